@@ -146,10 +146,12 @@ def _optimizer(walk: Walk, value: torch.optim.Optimizer, where: str) -> None:
     walk.look(value.state, f"{where}.state")
 
 
-# Names of autograd's nodes, which compiled ones have of their own, and which of their gradients it is.
+# Names of autograd's nodes, which compiled ones have of their own, and which of their gradients it is; and which of the
+# tensors over one memory was saved, as that is for each compiler to choose.
 _WHOSE = re.compile(
     r", which is output \d+ of [\w:]+,"
-    r"|(?<=^Function )\w+(?= returned an invalid gradient)"
+    r"|(?<=modified by an inplace operation: )\[[\w.]+ \[[\d, ]*\]\]"
+    r"|(?<=^Function )[\w:]+(?= returned an invalid gradient)"
     r"|(?<= returned an invalid gradient at index )\d+"
 )
 

@@ -15,6 +15,7 @@ def test_a_decorated_function_gives_eagers_result():
 
     x, y = torch.randn(10_000), torch.randn(10_000)
     torch.testing.assert_close(compiled(x, y), plain(x, y))
+    assert len(compile_api.report(compiled).captured) == 1
 
 
 def test_the_function_form_leaves_the_original_alone():
@@ -24,6 +25,7 @@ def test_the_function_form_leaves_the_original_alone():
     compiled = compile_api.compile(foo)
     x = torch.randn(10, 10)
     assert torch.equal(compiled(x), foo(x))
+    assert len(compile_api.report(compiled).captured) == 1
     assert compiled is not foo
     assert compiled.__name__ == "foo"
 
@@ -53,6 +55,7 @@ def test_arguments_may_be_any_python():
     assert torch.equal(out["total"], torch.full((3,), 4.0))
     assert torch.equal(out["bias"], torch.ones(3))
     assert out["count"] == 2
+    assert len(compile_api.report(f).captured) == 1
 
 
 def test_a_number_where_a_tensor_was_is_another_graph():
@@ -60,3 +63,4 @@ def test_a_number_where_a_tensor_was_is_another_graph():
     x = torch.randn(5, 5)
     assert torch.equal(compiled(x, x), x + x)
     assert torch.equal(compiled(x, 3), x + 3)
+    assert len(compile_api.report(compiled).captured) == 2

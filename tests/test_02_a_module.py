@@ -26,7 +26,9 @@ def module():
 
 def test_it_computes_the_same(module):
     x = torch.randn(10, 100)
-    torch.testing.assert_close(compile_api.compile(module)(x), module(x))
+    compiled = compile_api.compile(module)
+    torch.testing.assert_close(compiled(x), module(x))
+    assert len(compile_api.report(compiled).captured) == 1
 
 
 def test_parameters_are_inputs_of_the_graph(module, recording):
@@ -55,6 +57,7 @@ def test_a_written_parameter_is_seen(module):
         module.lin.weight.zero_()
         module.lin.bias.fill_(1.0)
     assert torch.equal(compiled(x), torch.ones(2, 10))
+    assert len(compile_api.report(compiled).captured) == 1
 
 
 def test_train_and_eval_are_told_apart():
@@ -64,16 +67,18 @@ def test_train_and_eval_are_told_apart():
     assert (compiled(x) == 0).any()
     module.eval()
     torch.testing.assert_close(compiled(x), module(x))
+    assert len(compile_api.report(compiled).captured) == 2
 
 
 def test_deepcopy_and_pickle_stay_compiled(module):
     compiled = compile_api.compile(module, backend="eager")
     x = torch.randn(2, 100)
     expected = compiled(x)
-    twin = copy.deepcopy(compiled)
+    twin, other = copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))
     assert twin.lin is not compiled.lin
     assert torch.equal(twin(x), expected)
-    assert torch.equal(pickle.loads(pickle.dumps(compiled))(x), expected)
+    assert torch.equal(other(x), expected)
+    assert [len(compile_api.report(each).captured) for each in (compiled, twin, other)] == [1, 1, 1]
 
 
 def test_hooks_run_once_per_call(module):
@@ -83,6 +88,7 @@ def test_hooks_run_once_per_call(module):
     compiled(torch.randn(2, 100))
     compiled(torch.randn(2, 100))
     assert len(seen) == 2
+    assert len(compile_api.report(compiled).captured) == 1
 
 
 def test_a_decorated_class_has_compiled_instances():

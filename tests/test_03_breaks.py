@@ -36,6 +36,8 @@ def test_every_backend_takes_the_pieces(backend):
     a, b = torch.randn(10), torch.rand(10)
     torch.testing.assert_close(compiled(a, b), bar(a, b))
     torch.testing.assert_close(compiled(a, -b), bar(a, -b))
+    report = compile_api.report(compiled)
+    assert (len(report.captured), len(report.breaks)) == (3, 1)
 
 
 def test_a_library_without_torch_breaks_and_is_right(recording):

@@ -44,7 +44,7 @@ def test_the_built_in_backends_agree(backend):
         return torch.softmax(x @ w, dim=-1).sum(0)
 
     x, w = torch.randn(7, 5), torch.randn(5, 3)
-    torch.testing.assert_close(compile_api.compile(f, backend=backend)(x, w), f(x, w))
+    torch.testing.assert_close(compile_api.compile(f, backend=backend, fullgraph=True)(x, w), f(x, w))
 
 
 def test_a_misspelt_backend_is_met_with_the_nearest():

@@ -21,7 +21,7 @@ def test_gradients_of_inputs_and_parameters(backend):
     twin = copy.deepcopy(module)
     x = torch.randn(5, 6, requires_grad=True)
     y = x.detach().clone().requires_grad_()
-    compile_api.compile(module, backend=backend)(x).square().sum().backward()
+    compile_api.compile(module, backend=backend, fullgraph=True)(x).square().sum().backward()
     twin(y).square().sum().backward()
     torch.testing.assert_close(x.grad, y.grad)
     for ours, theirs in zip(module.parameters(), twin.parameters(), strict=True):
@@ -32,7 +32,7 @@ def test_gradients_of_inputs_and_parameters(backend):
 def test_batch_norm_updates_its_running_statistics(backend):
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
     twin = copy.deepcopy(module)
-    compiled = compile_api.compile(module, backend=backend)
+    compiled = compile_api.compile(module, backend=backend, fullgraph=True)
     for _ in range(3):
         x = torch.randn(2, 3, 8, 8)
         torch.testing.assert_close(compiled(x), twin(x))
@@ -80,7 +80,9 @@ def losses(module, compiled, steps=10):
 def test_a_training_loop_follows_eager(backend):
     module = nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 2))
     twin = copy.deepcopy(module)
-    torch.testing.assert_close(losses(module, compile_api.compile(module, backend=backend)), losses(twin, twin))
+    torch.testing.assert_close(
+        losses(module, compile_api.compile(module, backend=backend, fullgraph=True)), losses(twin, twin)
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -94,7 +96,7 @@ def test_backward_inside_the_compiled_function(backend):
         return loss
 
     x = torch.randn(4, 6)
-    torch.testing.assert_close(compile_api.compile(step, backend=backend)(module, x), step(twin, x))
+    torch.testing.assert_close(compile_api.compile(step, backend=backend, fullgraph=True)(module, x), step(twin, x))
     torch.testing.assert_close(module.weight.grad, twin.weight.grad)
 
 
@@ -170,6 +172,9 @@ def test_a_break_without_gradients_leaves_those_after_it(first):
         settled(x, w)
     (ours,) = torch.autograd.grad(settled(x, w).sum(), w)
     torch.testing.assert_close(ours, torch.autograd.grad(settle(x, w).sum(), w)[0])
+    modes = 2 if first is torch.no_grad else 1
+    report = compile_api.report(settled)
+    assert (len(report.captured), len(report.breaks)) == (2 * modes, modes)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -199,6 +204,9 @@ def test_a_gradient_scaler_in_the_step(backend):
         x = torch.randn(4, 6) * factor
         torch.testing.assert_close(compiled(x), plain(x), equal_nan=True)
     torch.testing.assert_close(list(module.parameters()), list(twin.parameters()))
+    report = compile_api.report(compiled)
+    assert {each.reason.kind for each in report.breaks} == {"tensor value"}
+    assert len(report.captured) >= 4
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -252,7 +260,7 @@ def in_another_precision(x, w):
 def test_a_region_of_autocast_holds_within_another(region, outer, backend):
     x, w = torch.tensor([1.0, 257.0, 1001.0]), torch.rand(4, requires_grad=True)
     with torch.autocast("cpu", outer):
-        expected, actual = region(x, w), compile_api.compile(region, backend=backend)(x, w)
+        expected, actual = region(x, w), compile_api.compile(region, backend=backend, fullgraph=True)(x, w)
     assert actual.dtype == expected.dtype
     torch.testing.assert_close(actual, expected)
     torch.testing.assert_close(*(torch.autograd.grad(result.sum(), w)[0] for result in (actual, expected)))

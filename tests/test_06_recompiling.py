@@ -46,7 +46,7 @@ def test_a_changed_closure_is_seen(recording):
 
 
 def test_grad_mode_is_part_of_what_a_graph_relies_on():
-    f = compile_api.compile(lambda x: x * 2, backend="inductor")
+    f = compile_api.compile(lambda x: x * 2, backend="inductor", fullgraph=True)
     x = torch.ones(2, requires_grad=True)
     assert f(x).requires_grad
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_a_counter_on_a_module_counts():
             return x * self.calls
 
     module = Counting()
-    compiled = compile_api.compile(module)
+    compiled = compile_api.compile(module, fullgraph=True)
     assert [compiled(torch.ones(1)).item() for _ in range(5)] == [1, 2, 3, 4, 5]
     assert module.calls == 5
 
@@ -99,7 +99,7 @@ def test_tensors_that_come_to_share_memory_get_a_version_of_their_own():
         a.add_(1)
         return b * 2 + kept.sin()
 
-    compiled = compile_api.compile(step)
+    compiled = compile_api.compile(step, fullgraph=True)
     for _ in range(2):
         for start in (9, 0, 1, 3):
             x, y = torch.arange(20.0), torch.arange(20.0)
@@ -109,14 +109,14 @@ def test_tensors_that_come_to_share_memory_get_a_version_of_their_own():
 
 def test_pieces_of_tensors_whose_lengths_vary():
     """The last step of each of many sequences: only a stride varies.  A warning would tell of a graph thrown away."""
-    f = compile_api.compile(lambda x: (x.sin() + 1).softmax(-1))
+    f = compile_api.compile(lambda x: (x.sin() + 1).softmax(-1), fullgraph=True)
     for length in (4, 5, 7, 9):
         x = torch.randn(2, length, 8)[:, -1]
         torch.testing.assert_close(f(x), (x.sin() + 1).softmax(-1))
 
 
 def test_the_same_sizes_in_another_order_of_memory():
-    f = compile_api.compile(lambda x: x * 2 if x.is_contiguous() else x * 3)
+    f = compile_api.compile(lambda x: x * 2 if x.is_contiguous() else x * 3, fullgraph=True)
     for rows in (4, 6, 7):
         assert f(torch.ones(rows, 5)).eq(2).all()
         assert f(torch.ones(5, rows).t()).eq(3).all()

@@ -177,6 +177,7 @@ def test_results_that_are_held_stay_what_they_were(manager):
     held = [call(x) for x in inputs]
     for x, y in zip(inputs, held, strict=True):
         torch.testing.assert_close(y, model(x))
+    assert manager.report().recorded
 
 
 @torch.no_grad()

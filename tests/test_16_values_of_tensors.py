@@ -132,7 +132,9 @@ def test_gradients_go_through_parts_whose_size_only_data_can_tell():
     for kept in (3, 5, 1, 6):
         keep = torch.arange(6) < kept
         expected = torch.autograd.grad(loss(x, keep), layer.weight)
-        torch.testing.assert_close(torch.autograd.grad(compile_api.compile(loss)(x, keep), layer.weight), expected)
+        torch.testing.assert_close(
+            torch.autograd.grad(compile_api.compile(loss, fullgraph=True)(x, keep), layer.weight), expected
+        )
 
 
 @pytest.mark.parametrize("position", [9, -9])
@@ -141,7 +143,7 @@ def test_a_position_outside_is_the_users_error(position):
         return x[int((x > -1e9).sum()) - 6 + position] * 2
 
     with pytest.raises(IndexError, match=f"index {position} is out of bounds"):
-        compile_api.compile(pick)(torch.randn(6))
+        compile_api.compile(pick, fullgraph=True)(torch.randn(6))
 
 
 def test_a_negative_size_is_the_users_error():
@@ -149,4 +151,4 @@ def test_a_negative_size_is_the_users_error():
         return torch.zeros(count(x) - 100).sum() + 1
 
     with pytest.raises(RuntimeError, match="non-negative"):
-        compile_api.compile(make)(torch.randn(6))
+        compile_api.compile(make, fullgraph=True)(torch.randn(6))

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import capture
 import compile_api
@@ -178,7 +179,7 @@ def test_a_graph_that_no_call_would_fit_is_found_before_it_is_used(monkeypatch, 
     lambda x, y, rate: torch._foreach_add([x, x], [y, y], alpha=rate)[1],
 ])  # fmt: skip
 def test_a_factor_of_less_precision_loses_none_of_the_sums(add, backend):
-    compiled = compile_api.compile(add, backend=backend)
+    compiled = compile_api.compile(add, backend=backend, fullgraph=True)
     x, y = torch.linspace(-1, 1, 7, dtype=torch.float64), torch.linspace(0.1, 3, 7)
     for rate in (0.1, 0.2, 0.7):
         torch.testing.assert_close(compiled(x, y, rate), add(x, y, rate), rtol=1e-14, atol=1e-14)
@@ -214,3 +215,64 @@ def outcome(function, *args):
         return function(*args).tolist()
     except RuntimeError as error:
         return str(error).partition("\n")[0]
+
+
+PLACES = torch.tensor([3, 2, 3])
+MEAN_SOMETHING_ELSE = {
+    "dropout": lambda x, n: F.dropout(x, n / 5),
+    "dropout of whole numbers": lambda x, n: F.dropout(x, n // 5),
+    "dropout by another function": lambda x, n: F.dropout1d(x[None], n // 5)[0],
+    "dropout in place": lambda x, n: F.dropout(x * 1, n // 5, inplace=True),
+    "alpha dropout": lambda x, n: F.alpha_dropout(x, n // 5),
+    "attention": lambda x, n: F.scaled_dot_product_attention(x[None], x[None], x[None], dropout_p=n // 5)[0],
+    "training": lambda x, n: F.dropout(x, 0.5, training=n > 2),
+    "embedding": lambda x, n: F.embedding(PLACES, x, padding_idx=n),
+    "last row of an embedding": lambda x, n: F.embedding(PLACES, x, padding_idx=-n - 1),
+    "bag": lambda x, n: F.embedding_bag(PLACES[None], x, padding_idx=n, mode="sum"),
+    "mvlgamma": lambda x, n: torch.mvlgamma(x + 7, n),
+    "multigammaln": lambda x, n: torch.special.multigammaln(x + 7, n),
+    "polygamma": lambda x, n: torch.polygamma(n, x + 1),
+    "renorm": lambda x, n: torch.renorm(x, n, 0, 1.0),
+    "norm": lambda x, n: torch.linalg.vector_norm(x, n, 1),
+    "cdist": lambda x, n: torch.cdist(x, x * 2, n),
+    "power": lambda x, n: x**n,
+    "power of a matrix": lambda x, n: torch.linalg.matrix_power(x @ x.T, n),
+    "label smoothing": lambda x, n: F.cross_entropy(x[:3], PLACES - 2, label_smoothing=n / 5),
+    "ignored": lambda x, n: F.cross_entropy(x[:3], PLACES - 2, ignore_index=n - 1),
+    "huber": lambda x, n: F.huber_loss(x, x * 3, delta=n),
+    "smooth l1": lambda x, n: F.smooth_l1_loss(x, x * 3, beta=n),
+    "celu": lambda x, n: F.celu(-x, n),
+    "threshold": lambda x, n: F.threshold(x, n, n),
+    "gumbel": lambda x, n: F.gumbel_softmax(x, n),
+    "clip": lambda x, n: x.clamp(n, 3 - n),
+    "quotient": lambda x, n: torch.div(x, n, rounding_mode="floor"),
+    "shift": lambda x, n: (x.long() << n) >> n,
+    "rotated": lambda x, n: torch.rot90(x[:, :1] * x[:, 1:], n),
+    "one hot": lambda x, n: F.one_hot(PLACES, n) + x[0, 0],
+    "combinations": lambda x, n: torch.combinations(x[:, 0], n),
+}
+
+
+def with_gradient(function, number):
+    torch.manual_seed(0)
+    x = torch.linspace(1, 2, 12, dtype=torch.double).view(6, 2).requires_grad_()
+    try:
+        result = function(x, number)
+        gradient = torch.autograd.grad(result.sum(), x)[0] if result.requires_grad else None
+    except (RuntimeError, ValueError, IndexError, AssertionError) as error:
+        return type(error)
+    return result, gradient, torch.rand(1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MEAN_SOMETHING_ELSE)
+def test_numbers_that_mean_something_else_to_an_operator(name):
+    """Zero, one, minus one: a version for numbers that vary knows them, too."""
+    compiled = compile_api.compile(MEAN_SOMETHING_ELSE[name])
+    for number in (2, 4, 5, 1, 0, 3, -1, 7):
+        eager, ours = (with_gradient(each, number) for each in (MEAN_SOMETHING_ELSE[name], compiled))
+        assert isinstance(eager, tuple) == isinstance(ours, tuple), (number, eager, ours)
+        if isinstance(eager, tuple):
+            torch.testing.assert_close(ours, eager, equal_nan=True)
+        else:
+            assert ours is eager, number

@@ -59,7 +59,7 @@ def insist_on_pythons_answers(text):
     names = {"torch": torch, "math": math}
     exec(text, names)
     for backend in BACKENDS:
-        compiled = compile_api.compile(names["f"], backend=backend)
+        compiled = compile_api.compile(names["f"], backend=backend, fullgraph=True)
         for n, m in CALLS:
             args = torch.ones(abs(n)), n, m
             assert outcome(compiled, *args) == outcome(names["f"], *args), f"{backend}, n = {n}, m = {m}: {text}"
@@ -155,7 +155,10 @@ def schedule(x, epoch, rate):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_schedule_is_pythons_to_the_bit(backend):
-    compiled, x = compile_api.compile(schedule, backend=backend), torch.linspace(-1, 1, 5, dtype=torch.float64)
+    compiled, x = (
+        compile_api.compile(schedule, backend=backend, fullgraph=True),
+        torch.linspace(-1, 1, 5, dtype=torch.float64),
+    )
     for epoch in range(3, 13):
         assert repr(compiled(x, epoch, epoch / 10)) == repr(schedule(x, epoch, epoch / 10))
 
@@ -181,7 +184,10 @@ SUMS = {
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_are_pythons(name):
     """From 3.12 on Python carries along what is rounded away."""
-    compiled, x = compile_api.compile(SUMS[name], backend="eager"), torch.tensor([0.1, 0.7, 1e16], dtype=torch.float64)
+    compiled, x = (
+        compile_api.compile(SUMS[name], backend="eager", fullgraph=True),
+        torch.tensor([0.1, 0.7, 1e16], dtype=torch.float64),
+    )
     for n, rate in ((3, 0.1), (4, 0.3), (5, 0.7)):
         ours, expected = (torch.as_tensor(f(x, n, rate)).tolist() for f in (compiled, SUMS[name]))
         assert str(ours) == str(expected)
@@ -202,5 +208,7 @@ def test_numbers_stand_where_tensors_are_expected(function, operands):
 
     shape = torch.as_tensor(operands[1]).shape
     expected = program(torch.zeros(shape))
-    found = compile_api.compile(program, backend="inductor", options={"strict": True})(torch.zeros(shape))
+    found = compile_api.compile(program, backend="inductor", options={"strict": True}, fullgraph=True)(
+        torch.zeros(shape)
+    )
     torch.testing.assert_close(found, expected, rtol=0, atol=0)

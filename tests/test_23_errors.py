@@ -339,7 +339,9 @@ def test_what_eager_refuses_is_refused(op):
         args = (sample.input, *sample.args)
         for backend in BACKENDS:
             compile_api.reset()
-            compiled = compile_api.compile(lambda *args, op=op, **kwargs: op.op(*args, **kwargs), backend=backend)
+            compiled = compile_api.compile(
+                lambda *args, op=op, **kwargs: op.op(*args, **kwargs), backend=backend, fullgraph=True
+            )
             assert ended(compiled, *args, **sample.kwargs) == ended(op.op, *args, **sample.kwargs)
 
 
@@ -367,14 +369,14 @@ def test_wrong_operands_are_refused(wrong, backend):
     x = torch.randn(3, 4)
     expected = ended(WRONG[wrong], x)
     assert isinstance(expected, tuple)
-    assert ended(compile_api.compile(WRONG[wrong], backend=backend), x) == expected
+    assert ended(compile_api.compile(WRONG[wrong], backend=backend, fullgraph=True), x) == expected
 
 
 @pytest.mark.parametrize("number", [0.0, 1.0, -0.5, 1.5, float("nan")])
 @pytest.mark.parametrize("sizes", [(), (1,), (2, 3)])
 def test_quantiles_are_within_range(number, sizes):
     """Of one number, which any quantile picks, too; the version that is there for 0.25 is asked."""
-    program, x = compile_api.compile(lambda x, q: torch.quantile(x, q)), torch.rand(sizes)
+    program, x = compile_api.compile(lambda x, q: torch.quantile(x, q), fullgraph=True), torch.rand(sizes)
     for q in (torch.tensor(0.25), torch.tensor(number)):
         if 0 <= q <= 1:
             assert torch.equal(program(x, q), torch.quantile(x, q))

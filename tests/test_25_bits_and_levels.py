@@ -18,6 +18,8 @@ PAIRS = {
     "oneDNN": (DENSE, DENSE.to_mkldnn()),
     "meta": (DENSE, DENSE.to("meta")),
 }
+STRIDED = ("conjugate", "meta")
+"""Those that graphs may hold."""
 FUNCTIONS = {
     "twice": lambda t: t + t,
     "real": lambda t: torch.view_as_real(t.resolve_conj()) * 2 if t.is_complex() else t * 2,
@@ -34,16 +36,18 @@ def plain(value):
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("pair", PAIRS)
 def test_what_comes_after_a_plain_tensor_is_told_from_it(pair, function, backend):
     compiled = compile_api.compile(function, backend=backend)
-    for tensor in (*pair, *reversed(pair)):
+    for tensor in (*PAIRS[pair], *reversed(PAIRS[pair])):
         assert plain(compiled(tensor)) == plain(function(tensor))
+    report = compile_api.report(compiled)
+    assert (len(report.captured), not report.breaks) == ((2, True) if pair in STRIDED else (1, False))
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_gradients_in_forward_mode_are_not_dropped(backend):
-    compiled = compile_api.compile(lambda x: x * x, backend=backend)
+    compiled = compile_api.compile(lambda x: x * x, backend=backend, fullgraph=True)
     for _ in range(2):
         assert compiled(torch.ones(3)).tolist() == [1.0] * 3
         with forward_ad.dual_level():
@@ -60,3 +64,5 @@ def test_a_level_of_forward_mode_within_a_function(backend):
 
     for _ in range(2):
         assert torch.allclose(derivative(torch.ones(3)), 2 * torch.tensor(2.0).cos() + 1)
+    (stopped,) = compile_api.report(derivative).breaks
+    assert "_enter_dual_level" in stopped.reason.explanation

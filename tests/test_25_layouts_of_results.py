@@ -47,7 +47,7 @@ def test_results_lie_as_in_eager(layout, backend):
     def program(x):
         return [operator(x) for operator in OPERATORS.values()]
 
-    found = compile_api.compile(program, backend=backend)(LAYOUTS[layout])
+    found = compile_api.compile(program, backend=backend, fullgraph=True)(LAYOUTS[layout])
     expected = program(LAYOUTS[layout])
     wrong = [name for name, a, b in zip(OPERATORS, found, expected, strict=True) if a.stride() != b.stride()]
     assert wrong == []
@@ -75,7 +75,7 @@ def test_batch_norms_lie_as_in_eager(layout, recorded, backend):
             return [F.batch_norm(x, mean, var, training=training) for training in (False, True)]
 
     inputs = x, torch.zeros(x.shape[1]), torch.ones(x.shape[1])
-    found = compile_api.compile(program, backend=backend)(*inputs)
+    found = compile_api.compile(program, backend=backend, fullgraph=True)(*inputs)
     assert [each.stride() for each in found] == [each.stride() for each in program(*inputs)]
 
 
@@ -87,7 +87,7 @@ def normalised(x, training):
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("training", [False, True])
 def test_batch_norms_lie_as_in_eager_where_sizes_vary(training, backend):
-    compiled = compile_api.compile(lambda x: normalised(x, training), backend=backend)
+    compiled = compile_api.compile(lambda x: normalised(x, training), backend=backend, fullgraph=True)
     for x in (torch.rand(3, 4), torch.rand(3, 5).t(), torch.rand(3, 6).t(), torch.rand(4, 3), torch.rand(5, 7, 3).mT):
         assert compiled(x).stride() == torch.empty_like(x, memory_format=torch.contiguous_format).stride()
 
@@ -132,7 +132,7 @@ def test_sequences_lie_as_in_eager(layout, followed, backend):
         return made, [each.stride() for each in made]
 
     x = SEQUENCES[layout].detach().requires_grad_(followed)
-    (found, told), (expected, _) = compile_api.compile(program, backend=backend)(x), program(x)
+    (found, told), (expected, _) = compile_api.compile(program, backend=backend, fullgraph=True)(x), program(x)
     strides = [each.stride() for each in expected]
     assert dict(zip(OF_SEQUENCES, told, strict=True)) == dict(zip(OF_SEQUENCES, strides, strict=True))
     assert [each.stride() for each in found] == strides
@@ -149,7 +149,10 @@ def test_a_write_to_what_is_flat_reaches_the_result_or_not_as_in_eager(layout, b
             result.reshape(-1).add_(1)
         return made
 
-    found, expected = compile_api.compile(program, backend=backend)(LAYOUTS[layout]), program(LAYOUTS[layout])
+    found, expected = (
+        compile_api.compile(program, backend=backend, fullgraph=True)(LAYOUTS[layout]),
+        program(LAYOUTS[layout]),
+    )
     torch.testing.assert_close(found, expected)
     assert [each.stride() for each in found] == [each.stride() for each in expected]
 
@@ -166,7 +169,7 @@ def test_the_gradient_of_a_batch_norm_of_turned_sequences_lies_as_its_kernel_lay
     x = torch.rand(3, 5, 6, requires_grad=True)
     gradients = [
         torch.autograd.grad(each(x).square().mean(), x)[0]
-        for each in (program, compile_api.compile(program, backend=backend))
+        for each in (program, compile_api.compile(program, backend=backend, fullgraph=True))
     ]
     torch.testing.assert_close(*gradients)
 

@@ -126,6 +126,15 @@ def test_rounding_is_judged_by_float64():
     assert compared(PROGRAM, other_order).difference is None
 
 
+@pytest.mark.parametrize(
+    ("found", "is_right"), [(34.00001525878906, True), (34.00000000000001, False), (34.01, False), (33.0, False)]
+)
+def test_a_number_out_of_a_tensor_is_rounded_as_the_tensor_is(found, is_right):
+    """34.00001525878906 is a number that a tensor of 32 bits holds; 34.00000000000001 is Python's own."""
+    sights = [observe(number=value) for value in (34.0, found, 34.0)]
+    assert (differ(sights[0], sights[1], lambda: sights[2]) is None) == is_right
+
+
 def test_who_is_far_nearer_to_float64_is_right_where_eager_is_not():
     truth, eager = torch.tensor([0.25, 0.5], dtype=torch.float64), torch.tensor([0.25, 0.53])
     for found, is_right in ((truth.float(), True), (torch.tensor([0.27, 0.5]), False)):
@@ -149,6 +158,15 @@ def test_a_gradient_may_own_its_memory_where_eagers_shares():
     assert differ(observe(**shared), observe(**owned), lambda: None).kind == "memory shared"
 
 
+def test_a_gradient_of_the_shape_that_the_leaf_had_is_no_better_than_one_of_its_shape():
+    """Ours may fit where eager's does not; none, or one that does not fit either, is a difference."""
+    leaf, grads = torch.ones(3), (torch.ones(3), torch.ones(1), torch.ones(2), None)
+    fits, eagers, another, none = (observe(**{"a": leaf, "a.grad": grad}) for grad in grads)
+    assert differ(eagers, fits, lambda: None) is None
+    for expected, actual in ((eagers, another), (eagers, none), (fits, eagers)):
+        assert differ(expected, actual, lambda: None) is not None
+
+
 NODES = (
     (
         "[3], which is output 0 of torch::autograd::CopyBackwards, is at",
@@ -157,6 +175,14 @@ NODES = (
     (
         "Function A returned an invalid gradient at index 1 - got",
         "Function B returned an invalid gradient at index 0 - got",
+    ),
+    (
+        "Function torch::autograd::CopyBackwards returned an invalid gradient at index 0 - got",
+        "Function B returned an invalid gradient at index 0 - got",
+    ),
+    (
+        "modified by an inplace operation: [torch.FloatTensor [1, 3]] is at version 4; expected version 0",
+        "modified by an inplace operation: [torch.FloatTensor [3]] is at version 4; expected version 0",
     ),
 )
 

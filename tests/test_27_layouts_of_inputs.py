@@ -66,7 +66,7 @@ def test_layouts_of_inputs(backend, history, monkeypatch):
             continue  # the second size is as dynamic: how it came to be is capture's own affair
         for layout in LAYOUTS:
             compile_api.reset()
-            compiled = compile_api.compile(program, backend=backend, dynamic=dynamic)
+            compiled = compile_api.compile(program, backend=backend, dynamic=dynamic, fullgraph=True)
             for size in (3, 6, 5):
                 expected, found = (outcome(run, layout, history, size) for run in (program, compiled))
                 if not same(expected, found):

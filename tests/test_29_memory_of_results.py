@@ -36,7 +36,7 @@ def shared(results):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_share_memory_as_eagers_do(name, trains, backend):
     x = torch.randn(3, 3)
-    compiled = compile_api.compile(PROGRAMS[name], backend=backend)
+    compiled = compile_api.compile(PROGRAMS[name], backend=backend, fullgraph=True)
     expected = shared(PROGRAMS[name](x.clone().requires_grad_(trains)))
     assert shared(compiled(x.clone().requires_grad_(trains))) == expected
 
@@ -81,7 +81,7 @@ def test_views_of_what_a_function_makes_keep_the_memory_they_view(view, trains, 
         return [VIEWS[view](make(x)) for make in MADE.values()] + [x.sum() * 2]
 
     x = torch.ones(3, 3, requires_grad=trains)
-    compiled = compile_api.compile(program, backend=backend)
+    compiled = compile_api.compile(program, backend=backend, fullgraph=True)
     for _ in range(2):  # and the next call gets others
         found, expected = compiled(x), program(x)
         assert memories(found[: len(MADE)]) == memories(expected[: len(MADE)])

@@ -84,7 +84,7 @@ def test_what_eager_does_not_implement_is_refused(name):
                 continue
             if number % 50 == 0:
                 compile_api.reset()
-            compiled = compile_api.compile(lambda *args, op=op, **kwargs: op(*args, **kwargs))
+            compiled = compile_api.compile(lambda *args, op=op, **kwargs: op(*args, **kwargs), fullgraph=True)
             assert type(error_of(compiled, leaves, structure)) is type(expected), (dtype, leaves)
 
 
@@ -98,7 +98,7 @@ def test_types_that_eager_refuses_beside_one_another_are_refused(name):
         for leaves, structure in beside_other_types(op):
             expected = error_of(op, leaves, structure)
             if expected is not None:
-                compiled = compile_api.compile(lambda *args, op=op, **kwargs: op(*args, **kwargs))
+                compiled = compile_api.compile(lambda *args, op=op, **kwargs: op(*args, **kwargs), fullgraph=True)
                 assert type(error_of(compiled, leaves, structure)) is type(expected), leaves
 
 
@@ -112,7 +112,7 @@ def test_statistics_are_as_exact_as_the_weights(weights, backend):
         return [each for result in results for each in result]
 
     x, weight = torch.randn(4, 3, dtype=torch.bfloat16), None if weights is None else torch.ones(3, dtype=weights)
-    found = compile_api.compile(program, backend=backend)(x, weight)
+    found = compile_api.compile(program, backend=backend, fullgraph=True)(x, weight)
     assert [each.dtype for each in found] == [each.dtype for each in program(x, weight)]
 
 
@@ -123,5 +123,5 @@ def test_what_came_before_is_done():
 
     y = torch.zeros(2)
     with pytest.raises(NotImplementedError, match="glu"):
-        compile_api.compile(program)(torch.ones(4, dtype=torch.int64), y)
+        compile_api.compile(program, fullgraph=True)(torch.ones(4, dtype=torch.int64), y)
     assert y.tolist() == [1, 1]

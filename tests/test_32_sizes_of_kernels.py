@@ -152,7 +152,7 @@ def floats(result):
 @pytest.mark.parametrize(("rows", "columns", "dtype"), drawn(), ids=lambda part: f"{part}".removeprefix("torch."))
 def test_values_and_gradients(rows, columns, dtype):
     forms = forms_of(dtype, rows, columns)
-    compiled = compile_api.compile(lambda x: [form(x) for form in forms.values()])
+    compiled = compile_api.compile(lambda x: [form(x) for form in forms.values()], fullgraph=True)
     for grad in {False, dtype.is_floating_point}:
         x = numbers(rows, columns, dtype).requires_grad_(grad)
         ours, expected = compiled(x), [form(x) for form in forms.values()]
@@ -169,7 +169,7 @@ def test_values_and_gradients(rows, columns, dtype):
 @pytest.mark.parametrize("name", ["sum", "mean", "nansum", "norm"])
 def test_of_no_elements(name):
     """The kernel is built (or it would warn), and gives what eager gives of no numbers at all."""
-    compiled = compile_api.compile(lambda x: getattr(torch, name)(x))
+    compiled = compile_api.compile(lambda x: getattr(torch, name)(x), fullgraph=True)
     x = torch.ones(0, 3, requires_grad=True) + 1
     for x in (x, x.t(), x.t()[:, :0], torch.ones(2, 3)):
         torch.testing.assert_close(compiled(x), getattr(torch, name)(x), equal_nan=True)
@@ -177,7 +177,7 @@ def test_of_no_elements(name):
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_a_class_that_there_is_not_is_eagers_error(backend):
-    compiled = compile_api.compile(lambda labels: F.one_hot(labels, 5) * 2, backend=backend)
+    compiled = compile_api.compile(lambda labels: F.one_hot(labels, 5) * 2, backend=backend, fullgraph=True)
     assert torch.equal(compiled(torch.tensor([0, 4, 2])), F.one_hot(torch.tensor([0, 4, 2]), 5) * 2)
     assert not compile_api.report(compiled).refused
     for labels in (torch.tensor([1, 5, 2]), torch.tensor([1, -1, 2])):

@@ -41,4 +41,8 @@ def test_gradients_come_by_the_view(kind, watched):
         loss.backward()
         return w.grad, torch.tensor(seen), view.grad if view.retains_grad else torch.ones(1)
 
-    torch.testing.assert_close(run(compile_api.compile(program, backend="aot_eager")), run(program))
+    compiled = compile_api.compile(program, backend="aot_eager")
+    torch.testing.assert_close(run(compiled), run(program))
+    report = compile_api.report(compiled)
+    assert len(report.captured) == (1 if kind == "no view" else 2)
+    assert {each.reason.kind for each in report.breaks} == {"autograd"}

@@ -91,7 +91,7 @@ def test_the_error_is_eagers(raiser, way, backend):
         state.tensor.add_(1)
         return WAYS[way](found, x)
 
-    assert outcome(compile_api.compile(function, backend=backend)) == outcome(function)
+    assert outcome(compile_api.compile(function, backend=backend, fullgraph=True)) == outcome(function)
 
 
 def test_autograds_graph_runs_it_too():

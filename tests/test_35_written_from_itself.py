@@ -14,14 +14,14 @@ from programs.written_from_itself import WRITES, after_one_another, compared, ev
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
 def test_every_write_of_what_is_read_elsewhere(dtype):
-    compiled = compile_api.compile(every)
+    compiled = compile_api.compile(every, fullgraph=True)
     compared(every, compiled, dtype)
     assert not compile_api.report(compiled).refused
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_writes_after_one_another(backend):
-    compared(after_one_another, compile_api.compile(after_one_another, backend=backend), torch.float32)
+    compared(after_one_another, compile_api.compile(after_one_another, backend=backend, fullgraph=True), torch.float32)
 
 
 @pytest.mark.parametrize("name", ["flipped", "symmetric", "a row on", "stencil", "halves exchanged"])
@@ -29,7 +29,7 @@ def test_a_write_as_the_only_one_of_its_graph(name):
     x = torch.randn(12, 12)
     expected, found = x.clone(), x.clone()
     WRITES[name](expected)
-    compile_api.compile(WRITES[name])(found)
+    compile_api.compile(WRITES[name], fullgraph=True)(found)
     torch.testing.assert_close(found, expected)
 
 
@@ -42,7 +42,7 @@ def test_two_tensors_are_exchanged():
     given = torch.randn(40), torch.randn(40)
     expected, found = ([tensor.clone() for tensor in given] for _ in range(2))
     exchange(*expected)
-    compile_api.compile(exchange)(*found)
+    compile_api.compile(exchange, fullgraph=True)(*found)
     assert torch.equal(torch.stack(found), torch.stack(expected))
 
 
@@ -63,7 +63,7 @@ class History(torch.nn.Module):
 @pytest.mark.parametrize("training", [False, True])
 def test_a_history_in_a_buffer(training):
     eager, ours = History(), History()
-    compiled = compile_api.compile(ours)
+    compiled = compile_api.compile(ours, fullgraph=True)
     for step in range(5):
         with torch.set_grad_enabled(training):
             losses = [module(torch.full((37,), float(step))) for module in (eager, compiled)]
@@ -87,7 +87,7 @@ def test_what_is_read_through_views_before_a_write_is_what_was_there(name):
         y.mul_(3).add_(1)
         return result
 
-    compiled = compile_api.compile(program)
+    compiled = compile_api.compile(program, fullgraph=True)
     for size in (20, 40, 60):
         given = torch.arange(20.0 * size).view(20, size)
         expected, found = given.clone(), given.clone()

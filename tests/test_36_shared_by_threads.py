@@ -52,7 +52,7 @@ def every(tensors):
 @pytest.mark.usefixtures("all_shared")
 @pytest.mark.parametrize("dynamic", [False, True], ids=["sizes as they are", "sizes that vary"])
 def test_each_iteration_is_done_once(dynamic):
-    compiled = compile_api.compile(every, dynamic=dynamic)
+    compiled = compile_api.compile(every, dynamic=dynamic, fullgraph=True)
     for size in SIZES:
         given = [torch.randn(size, size) for _ in PROGRAMS]
         expected, found = ([tensor.clone() for tensor in given] for _ in range(2))
@@ -69,7 +69,7 @@ def test_rows_that_are_short_and_long_where_their_length_varies():
     def rows(x):
         return x.softmax(-1), x.sum(-1), x.argmax(-1), x.std(-1), x.amin(), x.double().sum()
 
-    compiled = compile_api.compile(rows, dynamic=True)
+    compiled = compile_api.compile(rows, dynamic=True, fullgraph=True)
     for length in (3, 64, 4095, 4096, 9001, 40003):
         x = torch.rand(2, length)
         torch.testing.assert_close(compiled(x), rows(x))

@@ -23,7 +23,7 @@ WANTED = {
 def test_images_of_computed_sizes(wanted, mode):
     if wanted == "corners" and mode == "nearest":
         return
-    program = compile_api.compile(lambda x: WANTED[wanted](x, mode))
+    program = compile_api.compile(lambda x: WANTED[wanted](x, mode), fullgraph=True)
     for size in SIZES:
         x, other = (torch.linspace(0, 1, 6 * size[0] * size[1]).sin().view(2, 3, *size).requires_grad_() for _ in "xy")
         result, expected = program(x), WANTED[wanted](other, mode)
@@ -35,7 +35,7 @@ def test_images_of_computed_sizes(wanted, mode):
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_sequences_are_padded_to_the_longest(count):
     """Whichever that is: rows of the result lie as far apart as it is long."""
-    program = compile_api.compile(lambda parts: pad_sequence(parts, batch_first=True))
+    program = compile_api.compile(lambda parts: pad_sequence(parts, batch_first=True), fullgraph=True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="graph_.* runs operator by operator: Max", category=UserWarning)
         for longest, order in itertools.product((9, 30, 17), (1, -1)):

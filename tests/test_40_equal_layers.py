@@ -268,6 +268,8 @@ def test_gradients_of_gradients_come_through_layers():
 
     x = torch.randn(2, 4, 5, requires_grad=True)
     compare(penalty(call, x), penalty(net, x))
+    report = compile_api.report(call)
+    assert (len(report.captured), report.breaks) == (1, ())
 
 
 def test_a_layer_is_compiled_once_however_many_there_are():
@@ -324,7 +326,7 @@ def test_layers_that_differ_in_one_operand_are_two(name, within, backend):
 
     weights = [torch.randn(WIDTH, WIDTH) / 4 for _ in range(12)]
     h, found, expected = torch.randn(3, WIDTH, requires_grad=True), torch.zeros(()), torch.zeros(())
-    call = compile_api.compile(program, backend=backend, options={"strict": True})
+    call = compile_api.compile(program, backend=backend, options={"strict": True}, fullgraph=True)
     for _ in range(3):
         compare(call(h, found, weights), program(h, expected, weights))
     compare(found, expected)

@@ -1,6 +1,7 @@
 """How results of torch's operators lie in memory, of operands in every layout: as eager's kernels lay them out.
 
-All operators of ``op_db`` that take one tensor, or two, and nothing else; the function is told the same while it runs.
+All operators of ``op_db`` that take one tensor, or two, and nothing else, and their gradients; the function is told the
+same while it runs.
 """
 
 import pytest
@@ -8,6 +9,8 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import compile_api
+from aotgrad.recording import memory_order
+from capture.recording import result_layouts
 
 IMAGES = torch.rand(2, 4, 4, 6) + 0.1
 LAYOUTS = {
@@ -63,3 +66,87 @@ def test_of_one_operand(layout, backend):
 def test_of_two_operands(order, layout, backend):
     operands = [LAYOUTS[layout], LAYOUTS[layout].contiguous() + 1][::order]
     assert differences(operands, backend) == []
+
+
+def normed(x):
+    return torch.nn.functional.batch_norm(x, None, None, training=True)
+
+
+DERIVED = {each.full_name: each.op for each in OPERATORS if each.supports_autograd and each.name != "to_sparse"}
+DERIVED |= {"batch norm": normed, "rrelu": lambda x: torch.nn.functional.rrelu(x, training=True)}
+
+
+def gradient(function, x, arriving):
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        return torch.autograd.grad(function(leaf), leaf, arriving)[0]
+
+
+def lies(function, *given):
+    """How the gradient lies in eager; nothing where the function is none of these operands."""
+    try:
+        return gradient(function, *given).stride()
+    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError, Warning):
+        return None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("layout", ["sequences, turned", "channels last", "some channels"])
+@pytest.mark.parametrize("order", [1, -1], ids=["of a turned one", "arriving turned"])
+def test_of_gradients(order, layout, backend):
+    given = [LAYOUTS[layout], LAYOUTS[layout].contiguous() + 1][::order]
+    expected = {name: found for name, each in DERIVED.items() if (found := lies(each, *given)) is not None}
+    assert len(expected) > 80
+
+    def program(*given):
+        made = {name: gradient(DERIVED[name], *given) for name in expected}
+        return made, {name: each.stride() for name, each in made.items()}
+
+    made, told = compile_api.compile(program, backend=backend, fullgraph=True)(*given)
+    assert told == expected
+    assert {name: each.stride() for name, each in made.items()} == expected
+
+
+HALVES = {
+    "layers": lambda x, weight: torch.native_layer_norm(x, x.shape[-1:], weight, weight, 1e-5),
+    "groups": lambda x, weight: torch.native_group_norm(x, weight, weight, 2, 4, 4, 2, 1e-5),
+    "batches": lambda x, weight: torch.native_batch_norm(x, weight, weight, None, None, True, 0.1, 1e-5),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("norm", HALVES)
+def test_the_function_is_told_how_exact_statistics_are(norm, dtype):
+    def program(x, weight):
+        made = HALVES[norm](x, weight)
+        return made, [each.dtype for each in made]
+
+    given = torch.rand(2, 4, 4).bfloat16(), torch.ones(4, dtype=dtype)
+    made, told = compile_api.compile(program, backend="eager", fullgraph=True)(*given)
+    assert told == [each.dtype for each in made] == program(*given)[1]
+
+
+# -- what two packages know of it ----------------------------------------------------------------------------------
+
+_FUNCTIONAL = "it writes to an argument, and aotgrad records the form that writes to none"
+_OF_WRITES = "it stands for a write, which programs that are captured have; its layout is told wrong of sizes that vary"
+_OF_ANOTHER_TYPE = "its results lie as they are told; torch 2.11 and 2.12 err about their dtype"
+IN_ONE_TABLE = {
+    "aten._native_batch_norm_legit.default": _FUNCTIONAL,
+    "aten.rrelu_with_noise.default": _FUNCTIONAL,
+    "aten.zero.default": _OF_WRITES,
+    "aten.slice_scatter.default": _OF_WRITES,
+    "aten._scaled_dot_product_flash_attention_for_cpu.default": _OF_ANOTHER_TYPE,
+    "aten._unique2.default": _OF_ANOTHER_TYPE,
+    "aten.bincount.default": _OF_ANOTHER_TYPE,
+    "aten.unique_consecutive.default": _OF_ANOTHER_TYPE,
+    "aten.unique_dim.default": _OF_ANOTHER_TYPE,
+}
+
+
+def test_both_packages_correct_torchs_fakes_of_the_same_operators():
+    """They do not import one another, so each has a table: what one learns about an operator the other must know."""
+    tables = (result_layouts._CORRECTIONS, memory_order._CORRECTIONS)
+    ours, theirs = ({str(operator) for operator in table} for table in tables)
+    assert len(ours & theirs) > 30
+    assert ours ^ theirs == IN_ONE_TABLE.keys(), "add it to the other table too, or say here why not"

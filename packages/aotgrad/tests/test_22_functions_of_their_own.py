@@ -145,3 +145,31 @@ def test_views_that_a_function_returned_refuse_to_be_written_to(function, viewed
         return gradient.tolist(), str(refused.value).split("This view", 1)[1]
 
     assert after(aotgrad.function(program, forward=aotgrad.run_eagerly)) == after(program)
+
+
+class OfTheSecond(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * 2, y * 3
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return None, h * 3
+
+
+def test_autograd_comes_to_what_gets_no_gradient():
+    def program(x, y):
+        return OfTheSecond.apply(x, y)[1]
+
+    def after(f):
+        w, y = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        x = w.exp()
+        told = []
+        for _ in range(2):
+            try:
+                told.append(torch.autograd.grad(f(x, y).sum(), w, allow_unused=True))
+            except RuntimeError as error:  # the history of `x` was used up
+                told.append(str(error))
+        return told
+
+    assert after(aotgrad.function(program, forward=aotgrad.run_eagerly)) == after(program)

@@ -61,12 +61,29 @@ def without_gradients(x):
     return x, view
 
 
-PROGRAMS = [before, by_the_view, after, between, twice, parts, without_counting, of_a_result, without_gradients]
+def of_a_result_written_by_a_view(x):
+    made = x * 2
+    view = made[1:]
+    made.view(3, 1).add_(1)
+    return made, view
+
+
+def of_a_result_overwritten_by_a_view(x):
+    made = x * 2
+    made.view(3, 1).copy_(x[:, None])
+    return made, made[1:], made.view(1, 3)
+
+
+PROGRAMS = [
+    before, by_the_view, after, between, twice, parts, without_counting, of_a_result, without_gradients,
+    of_a_result_written_by_a_view, of_a_result_overwritten_by_a_view,
+]  # fmt: skip
 
 
 def seen(function):
     x = torch.tensor([1.0, 2.0, 3.0])
     base, *views = function(x)
+    yield base._is_view(), [view._base is base for view in views]
     base.requires_grad_()
     for view in views:
         try:

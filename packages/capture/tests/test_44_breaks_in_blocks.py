@@ -316,7 +316,27 @@ def bound_in_one_branch(a, y):
     return [late for _ in range(2)], r
 
 
-@pytest.mark.parametrize("play", [deleted_but_wanted, deleted_twice, unbound_in_a_closure, bound_in_one_branch])
+def unbound_in_a_cell(a, y):
+    a.add_(1)
+    late = late  # noqa: F821 - it is bound below, in no call
+    return lambda: late
+
+
+def deleted_by_a_closure(a, y):
+    def end():
+        nonlocal y
+        del y
+
+    a.add_(y)
+    end()
+    return y
+
+
+WANTED_IN_VAIN = [deleted_but_wanted, deleted_twice, unbound_in_a_closure, bound_in_one_branch]
+WANTED_IN_VAIN += [unbound_in_a_cell, deleted_by_a_closure]
+
+
+@pytest.mark.parametrize("play", WANTED_IN_VAIN)
 def test_a_variable_that_is_asked_for_in_vain(check, x, play):
     check(play, x, 2 * x, graphs=None, breaks=None)
 

@@ -1,5 +1,7 @@
 """Views of whose history torch tells nothing, and views that were given other data: used as eager uses them."""
 
+import contextlib
+
 import pytest
 import torch
 
@@ -136,3 +138,33 @@ def inference_tensor():
 def test_a_view_that_was_given_other_data(make, use):
     region = capture.optimize("eager", strict=True)(use)
     assert outcome(region, make) == outcome(use, make)
+
+
+VIEWS = {
+    "none": lambda t: t,
+    "a view": lambda t: t.view(2, 2),
+    "a part": lambda t: t[1:],
+    "of einsum": lambda t: torch.einsum("i,i->", t, torch.ones(4)),
+    "one of several": lambda t: t.unbind()[0],
+    "a view of a view": lambda t: t.view(2, 2).t()[1],
+}
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_write_without_gradients_keeps_the_history(view, mode):
+    """Also where the graph goes backward for something else: what it finds is all there is."""
+
+    def step(w, other):
+        h = VIEWS[view](w * 3)
+        with mode():
+            h.add_(1.0)
+        torch.autograd.backward([h.sum(), other.mean()])
+
+    gradients = []
+    for function in (step, capture.optimize("eager", strict=True)(step)):
+        w, other = torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True)
+        with contextlib.suppress(RuntimeError):  # torch lets nobody write to one of several views
+            function(w, other)
+        gradients.append((w.grad, other.grad))
+    torch.testing.assert_close(*gradients)

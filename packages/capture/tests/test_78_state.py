@@ -1,7 +1,9 @@
 """What a process has one of is in one object: a test may replace it, and a thread and a child begin afresh."""
 
+import gc
 import os
 import threading
+import weakref
 
 import pytest
 import torch
@@ -92,3 +94,27 @@ def test_a_child_collects_garbage_again_that_another_thread_had_paused():
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_what_is_compiled_goes_with_who_asked_for_it(breaks):
+    """A step over a model and its optimizer: the code that it shares with other closures keeps neither."""
+
+    def compiled_step():
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.Adam(model.parameters())
+
+        @capture.optimize("eager")
+        def step(x):
+            model(x).sum().backward()
+            if breaks:
+                print(end="")
+            optimizer.step()
+
+        for _ in range(3):
+            step(torch.ones(1, 2))
+        return weakref.ref(model.weight)
+
+    weights = [compiled_step() for _ in range(2)]
+    gc.collect()
+    assert [weight() for weight in weights] == [None, None]

@@ -15,7 +15,7 @@ from aotgrad.errors import WrongArguments, kind
 from aotgrad.torch_versions import OpOverload
 
 
-def check_graph(given: Any, example_inputs: Any) -> None:
+def check_graph(given: object, example_inputs: object) -> None:
     """Raises where `compile` was given no graph, or not one example for each of its inputs."""
     if not isinstance(given, fx.GraphModule):
         raise WrongArguments(f"aotgrad.compile takes a torch.fx.GraphModule, not {kind(given)}: {_instead(given)}")
@@ -32,12 +32,12 @@ def check_graph(given: Any, example_inputs: Any) -> None:
         )
 
 
-def check_function(given: Any) -> None:
+def check_function(given: object) -> None:
     if is_program(given) or isinstance(given, torch.jit.ScriptModule) or not callable(given):
         raise WrongArguments(f"aotgrad.function takes a function of tensors, not {kind(given)}: {_instead(given)}")
 
 
-def check_module(given: Any) -> None:
+def check_module(given: object) -> None:
     if not isinstance(given, nn.Module) or isinstance(given, torch.jit.ScriptModule):
         raise WrongArguments(f"aotgrad.module takes a torch.nn.Module, not {kind(given)}: {_instead(given)}")
 
@@ -52,7 +52,7 @@ def check_compilers(**compilers: Callable[..., Any] | None) -> None:
             )
 
 
-def check_tables(partition: Any, decompositions: Any) -> None:
+def check_tables(partition: object, decompositions: object) -> None:
     """Raises where the one cannot cut a graph, or the other is no table of rules for operators."""
     if not callable(partition):
         raise WrongArguments(
@@ -76,13 +76,13 @@ def check_tables(partition: Any, decompositions: Any) -> None:
             raise WrongArguments(f"the rule for {operator} in decompositions is {kind(rule)}; give a function")
 
 
-def is_program(given: Any) -> bool:
+def is_program(given: object) -> bool:
     """Is this a program of torch.export?  Known by its class's name: nobody else has to import that."""
     kinds = type(given).__mro__
     return any(cls.__name__ == "ExportedProgram" and cls.__module__.startswith("torch.export") for cls in kinds)
 
 
-def _instead(given: Any) -> str:
+def _instead(given: object) -> str:
     if is_program(given):
         return "give program.module() to aotgrad.module"
     if isinstance(given, torch.jit.ScriptModule | torch.jit.ScriptFunction):

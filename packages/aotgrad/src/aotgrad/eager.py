@@ -23,7 +23,7 @@ from aotgrad.torch_versions import OpOverload, op_of
 Boxed = Callable[[list[Any]], Sequence[Any]]
 
 
-def run_eagerly(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
+def run_eagerly(gm: fx.GraphModule, example_inputs: Sequence[object]) -> Boxed:
     """An FX compiler that compiles nothing: `gm`'s operators as straight-line Python."""
     if not isinstance(gm, fx.GraphModule):
         raise WrongArguments(f"aotgrad.run_eagerly takes a torch.fx.GraphModule, not {kind(gm)}")
@@ -61,7 +61,7 @@ def _line(source: Source, gm: fx.GraphModule, node: fx.Node) -> str | None:
     return f"{node.name} = {source.call(source.constant(function, 'op'), node.args, node.kwargs.items(), _name)}"
 
 
-def _name(value: Any) -> str | None:
+def _name(value: object) -> str | None:
     return value.name if isinstance(value, fx.Node) else None
 
 

@@ -134,6 +134,7 @@ class Facts:
     counts: tuple[tuple[int, int], ...] = ()  # the caller's position of each tensor whose version moves, and how far
     versions: tuple[tuple[int, int], ...] = ()  # of results that were written to, or that a kernel may have written to
     elsewhere: tuple[int, ...] = ()  # results made in another inference mode than the caller's
+    owners: tuple[int, ...] = ()  # results that the graph makes by a view, and whose views are returned
 
     @property
     def updates(self) -> tuple[int, ...]:

@@ -44,10 +44,10 @@ class CompiledFunction:
         self._compiled: dict[Any, list[tuple[ShapeGuard, Call, pytree.TreeSpec]]] = {}
         self.compiling = threading.RLock()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledFunction:
+    def __deepcopy__(self, memo: dict[int, object]) -> CompiledFunction:
         return CompiledFunction(deepcopy(self._fn, memo), self.options, deepcopy(self._around, memo))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         leaves, spec = pytree.tree_flatten((args, kwargs))
         key = (spec, ambient_state(), *kinds_of(leaves, dynamic=self.options.dynamic))
         for accepts, call, returned in self._compiled.get(key, ()):
@@ -67,7 +67,7 @@ class CompiledFunction:
         return pytree.tree_unflatten(results, returned)
 
     def _compile_or_fail(
-        self, leaves: Sequence[Any], spec: pytree.TreeSpec
+        self, leaves: Sequence[object], spec: pytree.TreeSpec
     ) -> tuple[ShapeGuard, Call, pytree.TreeSpec] | None:
         """None for a program that raises by itself, which is tried out on copies."""
         try:
@@ -82,19 +82,19 @@ class CompiledFunction:
                 return None
             raise
 
-    def _eagerly(self, leaves: Sequence[Any], spec: pytree.TreeSpec) -> Any:
+    def _eagerly(self, leaves: Sequence[object], spec: pytree.TreeSpec) -> Any:
         positional, named = pytree.tree_unflatten(list(leaves), spec)
         with nullcontext() if self._around is None else self._around(*positional):
             return self._fn(*positional, **named)
 
-    def _compile(self, leaves: Sequence[Any], spec: pytree.TreeSpec) -> tuple[ShapeGuard, Call, pytree.TreeSpec]:
+    def _compile(self, leaves: Sequence[object], spec: pytree.TreeSpec) -> tuple[ShapeGuard, Call, pytree.TreeSpec]:
         program = _FlatProgram(self._fn, spec, self._around)
         call, signature = compile_program(program, leaves, self.options)
         assert program.returned is not None
         return _guard(signature, self.options), call, program.returned
 
 
-def _copy(leaf: Any) -> Any:
+def _copy(leaf: object) -> Any:
     return leaf.detach().clone().requires_grad_(leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
 
 
@@ -102,7 +102,7 @@ def _guard(signature: Signature, options: Options) -> ShapeGuard:
     return shape_guard(signature) if options.dynamic else _always
 
 
-def _always(leaves: Sequence[Any]) -> bool:
+def _always(leaves: Sequence[object]) -> bool:
     return True
 
 
@@ -115,7 +115,7 @@ class _FlatProgram:
         self._spec = spec
         self.returned: pytree.TreeSpec | None = None
 
-    def __call__(self, recorder: Recorder, args: Sequence[Any]) -> Sequence[Any]:
+    def __call__(self, recorder: Recorder, args: Sequence[object]) -> Sequence[Any]:
         positional, named = pytree.tree_unflatten(list(args), self._spec)
         if self._around is not None:
             recorder.until_traced.enter_context(self._around(*positional))
@@ -131,7 +131,7 @@ def ambient_state() -> tuple[Any, ...]:
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, torch.get_default_dtype()
 
 
-def kinds_of(leaves: Sequence[Any], *, dynamic: bool) -> Iterator[Any]:
+def kinds_of(leaves: Sequence[object], *, dynamic: bool) -> Iterator[Any]:
     """One hashable entry for each leaf; tensor subclasses are what their wrapping and the tensors within are."""
     if any(map(is_wrapped, leaves)):
         wrappings, leaves = unwrap_all(leaves)
@@ -139,7 +139,7 @@ def kinds_of(leaves: Sequence[Any], *, dynamic: bool) -> Iterator[Any]:
     yield from input_kinds(leaves, dynamic=dynamic)
 
 
-def input_kinds(leaves: Sequence[Any], *, dynamic: bool) -> Iterator[Any]:
+def input_kinds(leaves: Sequence[object], *, dynamic: bool) -> Iterator[Any]:
     """One hashable entry for each leaf: what it is, and who is the same tensor or shares memory with whom."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     sharing = Counter(map(_memory, tensors)) if len(tensors) > 1 else Counter()
@@ -158,7 +158,7 @@ def input_kinds(leaves: Sequence[Any], *, dynamic: bool) -> Iterator[Any]:
             yield type(leaf), _as_key(leaf)
 
 
-def _as_key(leaf: Any) -> Any:
+def _as_key(leaf: object) -> Any:
     """Equal for constants that make the same graph: 0.0 and -0.0 do not, and what cannot be hashed never does."""
     if isinstance(leaf, (float, complex)):
         return repr(leaf)
@@ -178,7 +178,7 @@ class CompiledModule(nn.Module):
         call = functools.partial(_call_module, module)
         self._call = CompiledFunction(call, replace(options), around=functools.partial(_as_arguments, module))
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> Any:
         with self._call.compiling:  # while it is traced, the module has other tensors
             state = self._state()
         modes = tuple(module.training for module in self.module.modules())
@@ -192,7 +192,7 @@ def _call_module(module: nn.Module, state: Mapping[str, torch.Tensor], modes: An
     return module(*args, **kwargs)
 
 
-def _as_arguments(module: nn.Module, state: Mapping[str, torch.Tensor], *_: Any) -> AbstractContextManager[None]:
+def _as_arguments(module: nn.Module, state: Mapping[str, torch.Tensor], *_: object) -> AbstractContextManager[None]:
     """A checkpoint runs parts of the module again during backward: they must find the same tensors as forward."""
     return swapped_state(module, state)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import fx
@@ -22,7 +21,7 @@ from aotgrad.tensors.subclasses import is_wrapped
 from aotgrad.tracing.inputs import Signature
 
 
-def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options, *, layers: bool) -> Call:
+def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[object], options: Options, *, layers: bool) -> Call:
     """The graph as a callable; where `layers`, in parts if it has equal ones.  ``call.stacks`` says of how many layers
     of how many operators each stack is."""
     found = _layers_of(gm, example_inputs, images=options.lay_out is None) if layers else None
@@ -32,7 +31,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Op
     return call
 
 
-def _layers_of(gm: fx.GraphModule, example_inputs: Sequence[Any], *, images: bool) -> Split | None:
+def _layers_of(gm: fx.GraphModule, example_inputs: Sequence[object], *, images: bool) -> Split | None:
     """Only of graphs whose nodes say what they give, of the very inputs that are meant."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     told = [node.meta.get("example_value") for node in placeholders]
@@ -44,7 +43,7 @@ def _layers_of(gm: fx.GraphModule, example_inputs: Sequence[Any], *, images: boo
 
 
 def _in_parts(gm: fx.GraphModule, found: Split, options: Options) -> Call | None:
-    def compile_part(part: Part, examples: list[Any], insist: Callable[[Signature, Facts], None]) -> Call:
+    def compile_part(part: Part, examples: list[object], insist: Callable[[Signature, Facts], None]) -> Call:
         with torch.set_grad_enabled(part.grad):
             return compile_program(graph_program(part.module), examples, replace(options, insist=insist))[0]
 

@@ -66,7 +66,7 @@ def _without_history(inner: Boxed) -> Boxed:
     A view made meanwhile could not be changed in place later, where gradients are on: it is detached.
     """
 
-    def run(inputs: list[Any]) -> Sequence[Any]:
+    def run(inputs: list[object]) -> Sequence[Any]:
         mode = torch.is_grad_enabled()
         set_grad_enabled(False)
         try:
@@ -106,7 +106,7 @@ def _casting_no_more(inner: Boxed) -> Boxed:
     """`inner` as it was traced wherever it is called: backward is traced outside of autocast, and what it computes
     again of forward has its casts already."""
 
-    def run(inputs: list[Any]) -> Sequence[Any]:
+    def run(inputs: list[object]) -> Sequence[Any]:
         if not is_any_autocast_enabled():
             return inner(inputs)
         with DisableAutocast():
@@ -118,14 +118,16 @@ def _casting_no_more(inner: Boxed) -> Boxed:
 def _with_history(call: Call) -> Call:
     """The program enables gradients itself, so what it returns has a history though the caller's mode is off."""
 
-    def run(*args: Any) -> Sequence[Any]:
+    def run(*args: object) -> Sequence[Any]:
         with torch.enable_grad():
             return call(*args)
 
     return run
 
 
-def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:
+def compile_program(
+    program: BoundProgram, example_inputs: Sequence[object], options: Options
+) -> tuple[Call, Signature]:
     """`program` as compiled graphs behind a plain function of the same arguments."""
     INSIDES.require_essentials()
     if is_any_autocast_enabled():
@@ -136,7 +138,7 @@ def compile_program(program: BoundProgram, example_inputs: Sequence[Any], option
     return call, signature
 
 
-def _compile_any(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:
+def _compile_any(program: BoundProgram, example_inputs: Sequence[object], options: Options) -> tuple[Call, Signature]:
     if any(map(is_wrapped, example_inputs)):
         return _compile_packed(program, example_inputs, options)
     signature = read_inputs(example_inputs, dynamic=options.dynamic)
@@ -149,7 +151,7 @@ def _compile_any(program: BoundProgram, example_inputs: Sequence[Any], options: 
     return compile_signature(program, signature, options), signature
 
 
-def _compile_packed(program: BoundProgram, args: Sequence[Any], options: Options) -> tuple[Call, Signature]:
+def _compile_packed(program: BoundProgram, args: Sequence[object], options: Options) -> tuple[Call, Signature]:
     """The same where tensor subclasses are among the arguments."""
     wrappings, flat = open_arguments(args, dynamic=options.dynamic)
     packed = PackedProgram(program, wrappings)
@@ -242,7 +244,7 @@ def _written_as_often(facts: Facts, forward: Boxed) -> Boxed:
     updates = len(facts.updates)
     places, versions = [updates + index for index, _ in facts.versions], [version for _, version in facts.versions]
 
-    def run(inputs: list[Any]) -> Sequence[Any]:
+    def run(inputs: list[object]) -> Sequence[Any]:
         values = forward(inputs)
         unsafe_set_version_counter([values[place] for place in places], versions)
         return values
@@ -256,7 +258,7 @@ def _compile_half(half: Half, compiler: Compiler) -> Boxed:
         return _compiled(compiler, half.module, half.example_inputs)
 
 
-def _compiled(compiler: Compiler, gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+def _compiled(compiler: Compiler, gm: fx.GraphModule, example_inputs: list[object]) -> Boxed:
     made = compiler(gm, example_inputs)
     if not callable(made):
         name = getattr(compiler, "__qualname__", None) or type(compiler).__qualname__
@@ -290,7 +292,7 @@ class _GraphProgram:
     def __init__(self, gm: fx.GraphModule) -> None:
         self._gm = gm
 
-    def __call__(self, recorder: Recorder, args: Sequence[Any]) -> Sequence[Any]:
+    def __call__(self, recorder: Recorder, args: Sequence[object]) -> Sequence[Any]:
         returned = _Narrator(self._gm, recorder).run(*args)
         return returned if isinstance(returned, (list, tuple)) else (returned,)
 
@@ -307,7 +309,7 @@ class _Narrator(fx.Interpreter):
         self._recorder, self._within = recorder, within
         self._entered: list[tuple[Callable[[Any], Any], Any]] = []
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: object, **kwargs: object) -> Any:
         mode = torch.is_grad_enabled()
         try:
             return super().run(*args, **kwargs)
@@ -326,7 +328,7 @@ class _Narrator(fx.Interpreter):
             self._entered.pop()
         return result
 
-    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+    def get_attr(self, target: object, args: object, kwargs: object) -> Any:
         value = super().get_attr(target, args, kwargs)
         if not isinstance(value, fx.GraphModule):
             return value

@@ -22,6 +22,8 @@ class Primal:
     mutated: bool = False
     parameter: bool = field(default=False, repr=False, compare=False)
     """A leaf that requires grad: nobody changes it between forward and backward."""
+    reached: bool = field(default=False, repr=False, compare=False)
+    """Autograd comes to it from a result, if only by a function that answers with no gradient."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Must not know: how the graphs were made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import fx
@@ -29,7 +28,7 @@ def show(stage: JointGraph | Pair | Half) -> str:
     return "\n".join(_lines(graph, stage.outputs)) + "\n"
 
 
-def _lines(graph: fx.Graph, roles: Sequence[Any]) -> Iterator[str]:
+def _lines(graph: fx.Graph, roles: Sequence[object]) -> Iterator[str]:
     for node in graph.nodes:
         if node.op == "placeholder":
             yield f"in   {node.name}: {_kind(node.meta['val'])}  # {node.meta['role']}"
@@ -47,7 +46,7 @@ def _call(node: fx.Node) -> str:
     return f"{getattr(node.target, '__name__', node.target)}({', '.join(arguments)})"
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     if isinstance(value, (list, tuple)):

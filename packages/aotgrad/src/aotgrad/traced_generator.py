@@ -85,5 +85,5 @@ class TracedGenerator:
         _put(torch.default_generator)
 
 
-def _put(generator: Any) -> None:
+def _put(generator: object) -> None:
     torch.random.default_generator = generator

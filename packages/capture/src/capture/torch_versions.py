@@ -173,7 +173,8 @@ INSIDES = Insides(
         _called("torch.cuda._maybe_exchange_device"),
         *operators(
             """
-            _index_put_impl_ _log_softmax _native_batch_norm_legit _native_batch_norm_legit_no_training _softmax
+            _index_put_impl_ _log_softmax _native_batch_norm_legit _native_batch_norm_legit_functional
+            _native_batch_norm_legit_no_training _softmax
             """,
             why="which may refuse what its fake tensors let pass",
             without="no graph of this torch holds it",

@@ -79,7 +79,9 @@ def checked(
     return call
 
 
-def _tell(gm: fx.GraphModule, compiler: CompilerFn, inputs: Sequence[Any], found: Difference, ledger: Ledger) -> None:
+def _tell(
+    gm: fx.GraphModule, compiler: CompilerFn, inputs: Sequence[object], found: Difference, ledger: Ledger
+) -> None:
     node = first_off(gm, compiler, inputs)
     location = node.meta.get("location") if node is not None else None
     name = "no single operator, only their fusion" if node is None else f"{_named(node)}"
@@ -88,7 +90,7 @@ def _tell(gm: fx.GraphModule, compiler: CompilerFn, inputs: Sequence[Any], found
     inform(AccuracyWarning(f"a compiled graph is inaccurate and runs eagerly from now on: {record}"))
 
 
-def _missing(gm: fx.GraphModule, inputs: Sequence[Any]) -> GraphInaccurate | None:
+def _missing(gm: fx.GraphModule, inputs: Sequence[object]) -> GraphInaccurate | None:
     with _same_random_numbers():
         twins = _twins(inputs)
         found = left_out(gm, _given(twins), twins)
@@ -104,7 +106,7 @@ def _tell_missing(record: GraphInaccurate, ledger: Ledger) -> None:
 
 
 def _raising(record: GraphInaccurate) -> Callable[..., Any]:
-    def refuse(*inputs: Any) -> Any:
+    def refuse(*inputs: object) -> Any:
         raise MissingGradients(str(record))
 
     return refuse
@@ -115,7 +117,7 @@ def _named(node: fx.Node) -> str:
     return f"`{target}` (`{node.name}`)"
 
 
-def first_off(gm: fx.GraphModule, compiler: CompilerFn, inputs: Sequence[Any]) -> fx.Node | None:
+def first_off(gm: fx.GraphModule, compiler: CompilerFn, inputs: Sequence[object]) -> fx.Node | None:
     """The first operator of ``gm`` such that the graph up to it is off, found in about log2(operators) compilations.
 
     None where every such graph is right: then it takes the whole graph, fused, to go wrong.
@@ -158,7 +160,7 @@ def _is_tensor(node: fx.Node) -> bool:
     return "val" not in node.meta or isinstance(node.meta["val"], torch.Tensor)
 
 
-def difference(gm: fx.GraphModule, compiled: Callable[..., Any], inputs: Sequence[Any]) -> Difference | None:
+def difference(gm: fx.GraphModule, compiled: Callable[..., Any], inputs: Sequence[object]) -> Difference | None:
     """How far ``compiled`` is off on ``inputs``, which are left as they are; None where it is as good as eager."""
     with _same_random_numbers() as again:
         eager = _outcome(gm.forward, _twins(inputs))
@@ -264,7 +266,7 @@ def _twins(inputs: Sequence[Any]) -> list[Any]:
     return twins
 
 
-def _outcome(function: Callable[..., Any], inputs: list[Any]) -> Outcome:
+def _outcome(function: Callable[..., Any], inputs: list[object]) -> Outcome:
     leaves = [each for each in inputs if isinstance(each, torch.Tensor) and each.requires_grad]
     given = _given(inputs)
     with torch.set_grad_enabled(torch.is_grad_enabled()):  # a part of a graph may leave it switched
@@ -278,7 +280,7 @@ def _outcome(function: Callable[..., Any], inputs: list[Any]) -> Outcome:
     return Outcome(tuple(results))
 
 
-def _given(inputs: Sequence[Any]) -> list[Any]:
+def _given(inputs: Sequence[object]) -> list[Any]:
     """A leaf may not be written to where gradients are on: what the graph gets is the same tensor one step further."""
     return [each.view_as(each) if isinstance(each, torch.Tensor) and each.requires_grad else each for each in inputs]
 
@@ -292,7 +294,7 @@ def _cotangent(output: torch.Tensor) -> torch.Tensor:
 # -- the reference ------------------------------------------------------------------------------------------------
 
 
-def _reference(gm: fx.GraphModule, inputs: Sequence[Any]) -> Outcome | None:
+def _reference(gm: fx.GraphModule, inputs: Sequence[object]) -> Outcome | None:
     """The graph in float64, or nothing where it does not run so."""
     wide = [_widened(each) for each in _twins(inputs)]
     for twin, each in zip(wide, inputs, strict=True):
@@ -304,7 +306,7 @@ def _reference(gm: fx.GraphModule, inputs: Sequence[Any]) -> Outcome | None:
         return None
 
 
-def _widened(value: Any) -> Any:
+def _widened(value: object) -> Any:
     if isinstance(value, torch.Tensor):
         if value.is_complex():
             return value.to(torch.complex128)
@@ -317,15 +319,15 @@ def _widened(value: Any) -> Any:
 class _InDouble(fx.Interpreter):
     """Runs a graph with every floating dtype that it names replaced, and without autocast."""
 
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+    def call_function(self, target: object, args: object, kwargs: object) -> Any:
         if "autocast" in getattr(target, "__name__", ""):
             return None
         args, kwargs = pytree.tree_map(_widened, (args, kwargs))
         return super().call_function(target, args, kwargs)
 
-    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+    def call_method(self, target: object, args: object, kwargs: object) -> Any:
         args, kwargs = pytree.tree_map(_widened, (args, kwargs))
         return super().call_method("double" if target in ("float", "half", "bfloat16") else target, args, kwargs)
 
-    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+    def get_attr(self, target: object, args: object, kwargs: object) -> Any:
         return _widened(super().get_attr(target, args, kwargs))

@@ -78,7 +78,7 @@ class Order:
         )
 
 
-def _past_own_record(events: list[Any]) -> list[Any]:
+def _past_own_record(events: list[object]) -> list[Any]:
     own = next((place for place, each in enumerate(events) if isinstance(each, capture.GraphRecord)), -1)
     return events[own + 1 :]
 

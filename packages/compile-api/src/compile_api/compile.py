@@ -133,7 +133,7 @@ _SCRIPTED = (
 )
 
 
-def _target(model: Any) -> Any:
+def _target(model: object) -> Any:
     """What is to be compiled; of a module that is compiled already, the module itself: the new arguments hold."""
     if not callable(model):
         raise TypeError(f"compile takes a function or a module, not {type(model).__name__}{_instead(model)}")
@@ -214,7 +214,7 @@ def backend_function(
 
 def compile_api(
     gm: torch.fx.GraphModule,
-    example_inputs: list[Any],
+    example_inputs: list[object],
     *,
     mode: str | None = None,
     options: Mapping[str, object] | None = None,

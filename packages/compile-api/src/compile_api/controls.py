@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-def disable(fn: Any = None, *, recursive: bool = True, reason: str | None = None) -> Any:
+def disable(fn: object = None, *, recursive: bool = True, reason: str | None = None) -> Any:
     """Runs a function or module in CPython although its caller is compiled; also as a decorator.
 
     recursive: so does everything that it calls; otherwise what it calls is compiled as usual.

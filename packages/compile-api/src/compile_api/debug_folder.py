@@ -66,7 +66,7 @@ class GraphFolder:
 
 
 def for_graph(
-    option: bool | str, gm: fx.GraphModule, example_inputs: list[Any], maker: Maker | None = None
+    option: bool | str, gm: fx.GraphModule, example_inputs: list[object], maker: Maker | None = None
 ) -> GraphFolder | None:
     """A new folder for ``gm`` below the one that ``option`` names, or None where nothing was asked for.  ``maker`` is
     the backend that is given the graph."""
@@ -80,7 +80,7 @@ def for_graph(
         return None
 
 
-def _filled(path: Path, gm: fx.GraphModule, example_inputs: list[Any], maker: Maker) -> GraphFolder:
+def _filled(path: Path, gm: fx.GraphModule, example_inputs: list[object], maker: Maker) -> GraphFolder:
     readable = page.readable(gm)
     (path / "graph.py").write_text(readable, encoding="utf-8")
     stored = dataclasses.replace(StoredGraph.of(gm, example_inputs), maker=maker)

@@ -123,7 +123,7 @@ def _follow_torchs_logs() -> None:
             logs.write_to_file(path)
 
 
-def _set_logs(**switches: Any) -> None:
+def _set_logs(**switches: object) -> None:
     """``torch._logging.set_logs``: torch's own logs, and ours of the same names."""
     STATE.served.before["torch._logging", "set_logs"](**switches)
     names = ",".join(name for name, value in switches.items() if value and name != "modules")
@@ -199,7 +199,7 @@ def _again(model: Any, *, how: Mapping[str, Any]) -> Any:
     return _wrapped(model, how) if isinstance(model, torch.nn.Module) else compile(model, **how)
 
 
-def _further(more: Mapping[str, Any]) -> Mapping[str, Any]:
+def _further(more: Mapping[str, object]) -> Mapping[str, Any]:
     """Arguments that newer versions of ``torch.compile`` have."""
     known = inspect.signature(STATE.served.before.get(("torch", "compile"), serve)).parameters
     for name in more:

@@ -88,7 +88,7 @@ class Explanation:
     __repr__ = __str__
 
 
-def explain(function: Any, *args: Any, backend: str | CompilerFn = "inductor", **kwargs: Any) -> Any:
+def explain(function: object, *args: object, backend: str | CompilerFn = "inductor", **kwargs: object) -> Any:
     """``explain(f)(*args)`` compiles and runs ``f`` anew and says what happened; ``explain(f, *args)`` does the same.
 
     Nothing that was compiled before is used or changed.  ``backend`` is looked at instead of the default one.
@@ -96,7 +96,7 @@ def explain(function: Any, *args: Any, backend: str | CompilerFn = "inductor", *
     if not callable(function):
         raise TypeError(f"explain takes a function or a module, not {type(function).__name__}")
 
-    def run(*args: Any, **kwargs: Any) -> Explanation:
+    def run(*args: object, **kwargs: object) -> Explanation:
         graphs: list[fx.GraphModule] = []
         ledger = Ledger()
         follow(ledger)
@@ -114,7 +114,7 @@ def explain(function: Any, *args: Any, backend: str | CompilerFn = "inductor", *
     return run(*args, **kwargs) if args or kwargs else run
 
 
-def as_written(function: Any) -> Any:
+def as_written(function: object) -> Any:
     """The user's own function or module behind a compiled one, which would be looked at while it runs what it has."""
     marks = vars(function) if isinstance(function, FunctionType) else {}
     if "_torchdynamo_orig_callable" in marks and not marks.get("_torchdynamo_disable", False):  # torch compiled it
@@ -128,7 +128,7 @@ def _keeping(entry: Backend, graphs: list[fx.GraphModule], order: Order) -> Back
     def make(ctx: Context) -> CompilerFn:
         compiler = entry.make(ctx)
 
-        def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
             graphs.append(gm)
             order.events.append(gm)
             return compiler(gm, example_inputs)
@@ -139,7 +139,11 @@ def _keeping(entry: Backend, graphs: list[fx.GraphModule], order: Order) -> Back
 
 
 def export(
-    function: Any, *args: Any, kwargs: Mapping[str, Any] | None = None, dynamic_shapes: Any = None, **named: Any
+    function: object,
+    *args: object,
+    kwargs: Mapping[str, object] | None = None,
+    dynamic_shapes: object = None,
+    **named: object,
 ) -> Any:
     """The one graph of ``f`` and the guards it relies on: ``export(f)(*args)``, ``export(f, *args)``, or as
     ``torch.export.export`` is called, ``export(f, args)`` with a tuple and ``export(f, args=(...), kwargs={...})``.

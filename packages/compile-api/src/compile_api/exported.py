@@ -42,7 +42,7 @@ class _Seen:
         self.took: tuple[Any, ...] = ()
         self.gave: Sequence[Any] = ()
 
-    def backend(self, gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    def backend(self, gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
         self.graphs.append(gm)
 
         def call(*inputs: Any) -> Any:
@@ -52,7 +52,7 @@ class _Seen:
         return capture.disable(call)
 
 
-def exported(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exported:
+def exported(function: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Exported:
     """The graph of ``function(*args, **kwargs)``; raises where that is not one graph, or cannot be called alike."""
     seen, log = _Seen(), capture.Log()
     # A number has to be read after the graph, which is not part of it.
@@ -71,14 +71,14 @@ def exported(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 class _Writer:
     """Writes the graph that stands around capture's own."""
 
-    def __init__(self, function: Any, seen: _Seen) -> None:
+    def __init__(self, function: object, seen: _Seen) -> None:
         self.function, self.seen = function, seen
         self.graph = fx.Graph()
         self.held: dict[str, Any] = {}
         self.nodes: dict[int, fx.Node] = {}
         """By the identity of a tensor: where the new graph has it."""
 
-    def module(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> fx.GraphModule:
+    def module(self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object) -> fx.GraphModule:
         self.take(args, kwargs)
         self.place()
         self.graph.output(self.structured(result))
@@ -86,7 +86,7 @@ class _Writer:
         made.meta.update(self.seen.graphs[0].meta)
         return made
 
-    def take(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def take(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         """The arguments, as the function's own signature has them."""
         taken = list(_parameters(self.function, args, kwargs))
         given = [self.graph.placeholder(spelled, default_value=default) for spelled, default, _ in taken]
@@ -97,7 +97,7 @@ class _Writer:
         for node, value in zip(given, values, strict=True):
             self.find(node, value)
 
-    def find(self, node: fx.Node, value: Any) -> None:
+    def find(self, node: fx.Node, value: object) -> None:
         """Notes where the tensors in an argument are to be read from."""
         if isinstance(value, torch.Tensor):
             self.nodes.setdefault(id(value), node)
@@ -157,7 +157,7 @@ class _Writer:
             )
         return found
 
-    def hold(self, name: str, value: Any) -> fx.Node:
+    def hold(self, name: str, value: object) -> fx.Node:
         self.held[name] = value
         return self.graph.create_node("get_attr", name)
 
@@ -177,13 +177,13 @@ def _parameters(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any])
         yield name, plain if optional else inspect.Signature.empty, bound.arguments.get(name, plain)
 
 
-def _items(value: Any) -> list[tuple[Any, Any]]:
+def _items(value: object) -> list[tuple[Any, Any]]:
     if type(value) is dict:
         return list(value.items())
     return list(enumerate(value)) if isinstance(value, list | tuple) else []
 
 
-def _state(function: Any) -> dict[int, str]:
+def _state(function: object) -> dict[int, str]:
     """The names of parameters and buffers of the module that is exported, or whose method is."""
     owner = function if isinstance(function, torch.nn.Module) else getattr(function, "__self__", None)
     if not isinstance(owner, torch.nn.Module):
@@ -194,12 +194,12 @@ def _state(function: Any) -> dict[int, str]:
 class Expected:
     """What calls of an exported graph have in common with the one it was made from: all but the values of tensors."""
 
-    def __init__(self, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], values: tuple[object, ...]) -> None:
         self.names = names
         self.parts = [_parts(value) for value in values]
         self.first = _first(values)
 
-    def check(self, given: Sequence[Any]) -> None:
+    def check(self, given: Sequence[object]) -> None:
         for name, (spec, leaves), value in zip(self.names, self.parts, given, strict=True):
             now_spec, now = _parts(value)
             if now_spec != spec:
@@ -226,7 +226,7 @@ class _Tensor:
         return f"a {str(self.dtype).removeprefix('torch.')} tensor of sizes {self.sizes} on {self.device}"
 
 
-def _parts(value: Any) -> tuple[Any, list[Any]]:
+def _parts(value: object) -> tuple[Any, list[Any]]:
     leaves, spec = pytree.tree_flatten(value)
     return spec, [
         _Tensor(leaf.dtype, tuple(leaf.shape), leaf.device) if isinstance(leaf, torch.Tensor) else leaf
@@ -234,21 +234,21 @@ def _parts(value: Any) -> tuple[Any, list[Any]]:
     ]
 
 
-def _alike(was: Any, now: Any) -> bool:
+def _alike(was: object, now: object) -> bool:
     return type(was) is type(now) and (was is now or (isinstance(was, (*_PLAIN, _Tensor)) and bool(was == now)))
 
 
-def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
+def _tensors(values: Sequence[object]) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(tuple(values)) if isinstance(leaf, torch.Tensor)]
 
 
-def _first(values: Sequence[Any]) -> list[int]:
+def _first(values: Sequence[object]) -> list[int]:
     """Of each tensor in the arguments: the place where it stands first."""
     first: dict[int, int] = {}
     return [first.setdefault(id(tensor), place) for place, tensor in enumerate(_tensors(values))]
 
 
 @has_side_effect
-def expect(expected: Expected, given: Sequence[Any]) -> None:
+def expect(expected: Expected, given: Sequence[object]) -> None:
     """In an exported graph: raises where it is called with what it was not made for."""
     expected.check(given)

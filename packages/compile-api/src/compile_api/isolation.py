@@ -34,7 +34,7 @@ class Isolated:
         self.process: Any = None
         self.line: Any = None
 
-    def __call__(self, gm: fx.GraphModule, inputs: list[Any]) -> str:
+    def __call__(self, gm: fx.GraphModule, inputs: list[object]) -> str:
         path = Path(self.folder.name) / "case.pt"
         StoredGraph.of(gm, inputs).with_inputs(inputs, _NO_LIMIT).save(path)
         if self.process is None:

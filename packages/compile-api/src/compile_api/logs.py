@@ -133,7 +133,7 @@ def write_to_file(path: str) -> None:
     parent.addHandler(handler)
 
 
-def _print_record(record: Any) -> None:
+def _print_record(record: object) -> None:
     for artifact, text in _TEXTS[type(record)](record) if type(record) in _TEXTS else ():
         logger = _logger(artifact)
         if logger.level and logger.isEnabledFor(logging.INFO):

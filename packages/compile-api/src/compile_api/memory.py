@@ -6,7 +6,6 @@ Counted in bytes written for one call, from the graph and from the program; a si
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import fx
@@ -47,7 +46,7 @@ def _result_bytes(node: fx.Node) -> int:
     return _tensor_bytes(node.meta.get("val"))
 
 
-def _tensor_bytes(value: Any) -> int:
+def _tensor_bytes(value: object) -> int:
     if isinstance(value, list | tuple):
         return sum(map(_tensor_bytes, value))
     if not isinstance(value, torch.Tensor) or not all(type(size) is int for size in value.shape):

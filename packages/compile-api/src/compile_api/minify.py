@@ -51,7 +51,7 @@ class Minified:
 def failure_of(compiler: CompilerFn) -> Fails:
     """What goes wrong between a compiler and eager: an exception's type while compiling or running, or inaccuracy."""
 
-    def fails(gm: fx.GraphModule, inputs: list[Any]) -> str:
+    def fails(gm: fx.GraphModule, inputs: list[object]) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -63,7 +63,7 @@ def failure_of(compiler: CompilerFn) -> Fails:
     return fails
 
 
-def minify(gm: fx.GraphModule, inputs: Sequence[Any], fails: Fails) -> Minified:
+def minify(gm: fx.GraphModule, inputs: Sequence[object], fails: Fails) -> Minified:
     """The smallest graph found that ``fails`` names as it names the whole one."""
     failure = fails(gm, list(inputs))
     if not failure:
@@ -78,7 +78,7 @@ def minify(gm: fx.GraphModule, inputs: Sequence[Any], fails: Fails) -> Minified:
 
 
 class _Search:
-    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], fails: Fails, failure: str) -> None:
+    def __init__(self, gm: fx.GraphModule, inputs: Sequence[object], fails: Fails, failure: str) -> None:
         self.gm = gm
         self.fails = fails
         self.failure = failure
@@ -102,7 +102,7 @@ class _Search:
             return False
         return self.fails_alike(gm, inputs)
 
-    def fails_alike(self, gm: fx.GraphModule, inputs: list[Any]) -> bool:
+    def fails_alike(self, gm: fx.GraphModule, inputs: list[object]) -> bool:
         self.tried += 1
         if not any(node.op == "output" and node.args[0] for node in gm.graph.nodes):
             return False
@@ -130,7 +130,7 @@ class _Search:
                 nodes = rest
         return nodes
 
-    def with_smaller_sizes(self, gm: fx.GraphModule, inputs: list[Any]) -> tuple[fx.GraphModule, list[Any]]:
+    def with_smaller_sizes(self, gm: fx.GraphModule, inputs: list[object]) -> tuple[fx.GraphModule, list[Any]]:
         """Halves each size that occurs, everywhere it occurs, where the graph runs and fails with that."""
         for size in sorted({s for x in inputs if isinstance(x, torch.Tensor) for s in x.shape}, reverse=True):
             while size > 2:
@@ -141,7 +141,7 @@ class _Search:
         return gm, inputs
 
 
-def _cut(value: Any, size: int, smaller: int) -> Any:
+def _cut(value: object, size: int, smaller: int) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     cut = value.detach()
@@ -232,7 +232,7 @@ def _importing(programs: Sequence[str]) -> str:
     return "".join(["from compile_api.programs import import_program\n\n", *lines]) if lines else ""
 
 
-def _made(each: Any) -> str:
+def _made(each: object) -> str:
     """An expression for a random input like ``each``."""
     if not isinstance(each, Shape):
         return repr(each)

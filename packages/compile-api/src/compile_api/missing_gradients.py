@@ -19,7 +19,7 @@ ALL_LEAVES = "all_leaves"
 
 
 def left_out(
-    gm: fx.GraphModule, inputs: Sequence[Any], leaves: Sequence[Any]
+    gm: fx.GraphModule, inputs: Sequence[object], leaves: Sequence[object]
 ) -> tuple[fx.Node, tuple[str, ...]] | None:
     """The first backward that leaves out some of ``leaves``, and their names; ``inputs`` come from ``leaves``, one by
     one."""

@@ -91,22 +91,22 @@ class SameModule:
         """``type(compiled)(...)`` in the user's code means the class that was written; nothing of it is compiled."""
         return cls._written_as(*args, **kwargs)
 
-    def __init_subclass__(cls, **_: Any) -> None:
+    def __init_subclass__(cls, **_: object) -> None:
         """A class that keeps a list of its subclasses is not told of this one."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self._compiled_call(*args, **kwargs)
 
     def __copy__(self) -> Any:
         return self._recompile(copy.copy(self._original))
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
         return self._recompile(copy.deepcopy(self._original, memo))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._recompile, (self._original,)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return self.__reduce__()
 
     @property
@@ -130,7 +130,7 @@ class SameModule:
         except AttributeError:
             return getattr(self._original, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         """Libraries unwrap a module, wrap it in something else, and put that back in its place."""
         if name != WRAPPED:
             super().__setattr__(name, value)
@@ -140,7 +140,7 @@ class SameModule:
                 object.__setattr__(self, each, getattr(again, each))
             object.__setattr__(self, "__dict__", value.__dict__)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, object], prefix: str, *rest: object) -> None:
         without_wrappers(state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[misc]
 
@@ -153,7 +153,7 @@ class SameModule:
         vars(object)["__class__"].__set__(self, cls)
 
 
-def without_wrappers(state_dict: dict[str, Any], prefix: str) -> None:
+def without_wrappers(state_dict: dict[str, object], prefix: str) -> None:
     """Renames, in place, what torch's wrapper saved below ``prefix``."""
     wrapped = f"{prefix}{WRAPPED}."
     for key in [key for key in state_dict if key.startswith(wrapped)]:

@@ -25,7 +25,7 @@ from compile_api.stored_graph import Maker
 def observed(entry: Backend, ctx: Context) -> CompilerFn:
     """The backend with every graph that it is given on record."""
 
-    def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
         maker = Maker.of(entry.name, entry.function)
         folder = debug_folder.for_graph(ctx.options.debug, gm, example_inputs, maker)
         here = replace(ctx, folder=folder)
@@ -54,7 +54,9 @@ def spares_single_runs(entry: Backend, options: CompileOptions) -> bool:
     return entry.spares_single_runs and not (options.check or options.debug or options.trace)
 
 
-def _compiled(entry: Backend, ctx: Context, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+def _compiled(
+    entry: Backend, ctx: Context, gm: torch.fx.GraphModule, example_inputs: list[object]
+) -> Callable[..., Any]:
     try:
         return entry.make(ctx)(gm, example_inputs)
     except BackendCannot as error:

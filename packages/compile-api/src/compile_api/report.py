@@ -139,7 +139,7 @@ _WHERE = ("_compiled_call", "_compiled_call_impl", "_call_impl", "__call__")
 _AROUND = ("func", "__func__", "__wrapped__")
 
 
-def report(compiled: Any) -> Report:
+def report(compiled: object) -> Report:
     """The report of what ``compile`` returned, or of all that is compiled in a module or a list of them.
 
     So it takes a model that is wrapped for several processes, blocks that were compiled in place, and a trainer's
@@ -159,7 +159,7 @@ def report(compiled: Any) -> Report:
     return Report(**{**fields, "parts": tuple(name for name, _ in parts.values())})
 
 
-def _ledgers(thing: Any, name: str) -> Iterator[tuple[str, Ledger]]:
+def _ledgers(thing: object, name: str) -> Iterator[tuple[str, Ledger]]:
     own = _own_ledger(thing)
     if own is not None:
         yield name, own
@@ -176,7 +176,7 @@ def _ledgers(thing: Any, name: str) -> Iterator[tuple[str, Ledger]]:
             yield from _ledgers(value, f"{name}[{number}]")
 
 
-def _own_ledger(thing: Any) -> Ledger | None:
+def _own_ledger(thing: object) -> Ledger | None:
     seen: set[int] = set()
     while thing is not None and id(thing) not in seen:
         seen.add(id(thing))
@@ -188,7 +188,7 @@ def _own_ledger(thing: Any) -> Ledger | None:
     return None
 
 
-def _attribute(thing: Any, name: str) -> Any:
+def _attribute(thing: object, name: str) -> Any:
     try:
         return getattr(thing, name, None)
     except Exception:  # noqa: BLE001 - whatever a property of the user's raises, it is no ledger

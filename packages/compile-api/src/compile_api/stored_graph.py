@@ -94,7 +94,7 @@ class StoredGraph:
         names = tuple((name, _import_line(name, value)) for name, value in code.globals.items())
         return StoredGraph(code.src, names, tuple(map(_shaped, example_inputs)), _attributes(gm))
 
-    def with_inputs(self, inputs: Sequence[Any], largest: int) -> StoredGraph:
+    def with_inputs(self, inputs: Sequence[object], largest: int) -> StoredGraph:
         """With the values of ``inputs`` as they are now, unless they are too many bytes."""
         size = sum(x.numel() * x.element_size() for x in inputs if isinstance(x, torch.Tensor))
         return self if size > largest else dataclasses.replace(self, inputs=tuple(map(_copied, inputs)))
@@ -162,7 +162,7 @@ def _attribute(gm: fx.GraphModule, name: str) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
-def _set(root: torch.nn.Module, name: str, value: Any) -> None:
+def _set(root: torch.nn.Module, name: str, value: object) -> None:
     *parents, last = name.split(".")
     for part in parents:
         if not hasattr(root, part):
@@ -171,7 +171,7 @@ def _set(root: torch.nn.Module, name: str, value: Any) -> None:
     setattr(root, last, value)
 
 
-def _import_line(name: str, value: Any) -> str:
+def _import_line(name: str, value: object) -> str:
     """Source that gives ``name`` the value it has in generated code."""
     if isinstance(value, torch.device):
         return "from torch import device"
@@ -190,7 +190,7 @@ def _import_line(name: str, value: Any) -> str:
     return f"import {module}; {name} = {module}.{own}"
 
 
-def _shaped(example: Any) -> Any:
+def _shaped(example: object) -> Any:
     if isinstance(example, torch.Tensor):
         return Shape.of(example)
     if isinstance(example, torch.SymFloat):
@@ -198,7 +198,7 @@ def _shaped(example: Any) -> Any:
     return int(example) if isinstance(example, torch.SymInt) else example
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
         return _shaped(value)
     copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)

@@ -35,7 +35,7 @@ def up_to(gm: fx.GraphModule, last: fx.Node) -> fx.GraphModule:
 
 
 def induced(
-    gm: fx.GraphModule, kept: Collection[fx.Node], values: dict[fx.Node, Any], outputs: Collection[fx.Node] = ()
+    gm: fx.GraphModule, kept: Collection[fx.Node], values: dict[fx.Node, object], outputs: Collection[fx.Node] = ()
 ) -> tuple[fx.GraphModule, list[Any]]:
     """The graph of the operators ``kept`` alone: whatever else they read becomes an input with its recorded value.
 
@@ -64,7 +64,9 @@ def induced(
     return fx.GraphModule(gm, graph), inputs
 
 
-def _ends(node: fx.Node, kept: Collection[fx.Node], outputs: Collection[fx.Node], values: dict[fx.Node, Any]) -> bool:
+def _ends(
+    node: fx.Node, kept: Collection[fx.Node], outputs: Collection[fx.Node], values: dict[fx.Node, object]
+) -> bool:
     if not isinstance(values.get(node), torch.Tensor):
         return False
     return node in outputs or not any(user in kept for user in node.users)
@@ -112,7 +114,7 @@ class Recorder(fx.Interpreter):
         return value
 
 
-def kept(value: Any) -> Any:
+def kept(value: object) -> Any:
     """A tensor as a leaf of its own with the same values and strides; anything else as it is."""
     if isinstance(value, torch.Tensor):
         copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)

@@ -61,7 +61,9 @@ def _of_compiler(told: Told) -> Mapping[str, Any]:
 
 
 def _of_dynamo(told: Told, serve: Callable[..., Any]) -> Mapping[str, Any]:
-    def optimize(backend: Any = "inductor", *, nopython: bool = False, dynamic: bool | None = None, **more: Any) -> Any:
+    def optimize(
+        backend: object = "inductor", *, nopython: bool = False, dynamic: bool | None = None, **more: object
+    ) -> Any:
         for name in set(more) - {"disable"}:
             told.once(f"torch._dynamo.optimize's argument {name!r} has no meaning for compile-api and is left out")
         return serve(backend=backend, fullgraph=nopython, dynamic=dynamic, disable=bool(more.get("disable", False)))
@@ -90,7 +92,7 @@ def _of_dynamo(told: Told, serve: Callable[..., Any]) -> Mapping[str, Any]:
     }
 
 
-def _disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, **_: Any) -> Any:
+def _disable(fn: object = None, recursive: bool = True, *, reason: str | None = None, **_: object) -> Any:
     return controls.disable(fn, recursive=recursive, reason=reason)
 
 
@@ -112,11 +114,11 @@ def _export(told: Told) -> Callable[..., Any]:
     return exported
 
 
-def _listed(*_: Any, **__: Any) -> list[str]:
+def _listed(*_: object, **__: object) -> list[str]:
     return sorted(entry.name for entry in describe_backends() if not entry.missing)
 
 
-def _register(compiler_fn: CompilerFn | None = None, name: str | None = None, tags: Any = ()) -> Any:
+def _register(compiler_fn: CompilerFn | None = None, name: str | None = None, tags: object = ()) -> Any:
     if compiler_fn is None:
         return functools.partial(_register, name=name, tags=tags)
     if str(getattr(compiler_fn, "__module__", "")).partition(".")[0] == "torch":  # its own, for its own table
@@ -132,7 +134,7 @@ def lookup_function(backend: Any) -> Any:
     return entry.function if entry.function is not None else backend_function(backend)
 
 
-def _run(fn: Any = None) -> Any:
+def _run(fn: object = None) -> Any:
     """torch's is a decorator as well."""
     return capture.run if fn is None else capture.run(fn)
 
@@ -140,14 +142,14 @@ def _run(fn: Any = None) -> Any:
 def _each(mark: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """torch takes a list of functions too."""
 
-    def marked(fn: Any) -> Any:
+    def marked(fn: object) -> Any:
         return [marked(each) for each in fn] if isinstance(fn, list | tuple) else mark(fn)
 
     return marked
 
 
 def _marking(told: Told, mark: Callable[..., Any]) -> Callable[..., Any]:
-    def marked(t: Any, index: Any = None, **more: Any) -> None:
+    def marked(t: object, index: object = None, **more: object) -> None:
         for name in (name for name, value in more.items() if value is not None):
             told.once(f"the argument {name!r} of {mark.__name__} has no meaning for compile-api and is left out")
         if isinstance(t, torch.Tensor):
@@ -159,7 +161,9 @@ def _marking(told: Told, mark: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _stance(told: Told) -> Callable[..., Any]:
-    def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Any:
+    def set_stance(
+        stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: object = None
+    ) -> Any:
         if skip_guard_eval_unsafe:
             told.once("skip_guard_eval_unsafe has no meaning for compile-api: guards are always checked")
         if force_backend is not None:
@@ -173,7 +177,7 @@ def _stance(told: Told) -> Callable[..., Any]:
 
 
 def _nothing(told: Told, name: str, instead: str) -> Callable[..., None]:
-    def ignored(*_: Any, **__: Any) -> None:
+    def ignored(*_: object, **__: object) -> None:
         capture.remark(told, f"{name} has no meaning for compile-api: {instead}")
 
     ignored.__name__ = name
@@ -183,7 +187,7 @@ def _nothing(told: Told, name: str, instead: str) -> Callable[..., None]:
 def _decorator(told: Told, name: str, instead: str) -> Callable[..., Any]:
     """A decorator, with arguments or without, that leaves the function as it is."""
 
-    def ignored(*args: Any, **options: Any) -> Any:
+    def ignored(*args: object, **options: object) -> Any:
         capture.remark(told, f"{name} has no meaning for compile-api: {instead}")
         with_arguments = name == "substitute_in_graph" or not (args and callable(args[0]))
         return (lambda function: function) if with_arguments else args[0]
@@ -194,7 +198,7 @@ def _decorator(told: Told, name: str, instead: str) -> Callable[..., Any]:
 
 def _context(told: Told, name: str, instead: str) -> Callable[..., Any]:
     class Ignored(contextlib.ContextDecorator):
-        def __init__(self, *_: Any, **__: Any) -> None:
+        def __init__(self, *_: object, **__: object) -> None:
             capture.remark(told, f"{name} has no meaning for compile-api: {instead}")
 
         def __enter__(self) -> None: ...
@@ -213,7 +217,7 @@ class Comptime:
     def __init__(self, told: Told) -> None:
         self._told = told
 
-    def __call__(self, fn: Any, fallback_fn: Callable[[], Any] = lambda: None) -> Any:
+    def __call__(self, fn: object, fallback_fn: Callable[[], Any] = lambda: None) -> Any:
         capture.remark(self._told, f"comptime has no meaning for compile-api: {_LOOK}")
         return fallback_fn()
 
@@ -222,7 +226,7 @@ class Comptime:
             raise AttributeError(name)
         return _nothing(self._told, f"comptime.{name}", _LOOK)
 
-    def print(self, value: Any) -> None:
+    def print(self, value: object) -> None:
         print(value)
 
 
@@ -233,12 +237,12 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A function over arrays as one over tensors."""
 
     @functools.wraps(fn)
-    def over_tensors(*args: Any, **kwargs: Any) -> Any:
+    def over_tensors(*args: object, **kwargs: object) -> Any:
         args, kwargs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.numpy(), (args, kwargs))
         return pytree.tree_map(_as_tensor, fn(*args, **kwargs))
 
     return over_tensors
 
 
-def _as_tensor(value: Any) -> Any:
+def _as_tensor(value: object) -> Any:
     return torch.as_tensor(value) if type(value).__module__ == "numpy" else value

@@ -66,7 +66,7 @@ def walkthrough(
     """``walkthrough(f)(*args)`` compiles and runs ``f`` on the arguments and shows what every stage made of it."""
     function = followed(function)
 
-    def run(*args: Any, **kwargs: Any) -> Walkthrough:
+    def run(*args: object, **kwargs: object) -> Walkthrough:
         recorder = _Recorder(inductor_options or {})
         log = capture.Log()
         compiled = capture.optimize(recorder.backend, log=log)(function)
@@ -89,7 +89,7 @@ def walkthrough(
     return run
 
 
-def followed(function: Any) -> Any:
+def followed(function: object) -> Any:
     """What is followed of a function or module, compiled or not: something that has source and bytecode."""
     written = as_written(function)
     if isinstance(written, torch.nn.Module):
@@ -107,7 +107,7 @@ class _Recorder:
         self.options = options
         self.stages: list[Stage] = []
 
-    def backend(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    def backend(self, gm: torch.fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
         self.stages.append(Stage("The captured graph", readable(gm), "python"))
         return aotgrad.compile(
             gm,
@@ -120,7 +120,7 @@ class _Recorder:
         )
 
     def _compiler(self, direction: str) -> Callable[[torch.fx.GraphModule, list[Any]], Any]:
-        def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+        def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Any:
             self.stages.append(Stage(f"The {direction} graph", readable(gm), "python"))
             with tempfile.TemporaryDirectory() as folder:
                 compiled = inductor.compile(gm, example_inputs, options={**self.options, "trace": folder})
@@ -143,7 +143,7 @@ def _generated(direction: str, folder: Path) -> list[Stage]:
     ]
 
 
-def _differentiate(output: Any) -> None:
+def _differentiate(output: object) -> None:
     """Backward is compiled when it is first needed."""
     if isinstance(output, torch.Tensor) and output.requires_grad:
         output.sum().backward()

@@ -35,7 +35,7 @@ def eager(ctx: Context) -> CompilerFn:
 @backend("aot_eager", note="runs the forward and backward ATen graphs uncompiled: what capture and aotgrad do")
 def aot_eager(ctx: Context) -> CompilerFn:
     def interpret(direction: str) -> FxCompiler:
-        def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+        def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Boxed:
             ctx.ledger.add(GraphCompiled(direction, len(gm.graph.nodes), (), (), (), ()))
             return aotgrad.run_eagerly(gm, example_inputs)
 
@@ -67,7 +67,7 @@ def inductor_backend(ctx: Context) -> CompilerFn:
 )
 def cudagraphs_backend(ctx: Context) -> CompilerFn:
     def record(direction: str) -> FxCompiler:
-        def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+        def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Boxed:
             return recorded(ctx, direction, gm, aotgrad.run_eagerly(gm, example_inputs), example_inputs)
 
         return compile_graph
@@ -79,7 +79,7 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
     """Code generation for one direction, recorded as CUDA graphs where that was asked for."""
 
     def for_direction(direction: str) -> FxCompiler:
-        def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+        def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Boxed:
             what = f"{direction}, {len(gm.graph.nodes)} operators"
             ctx.progress.stage(what)
             folder = None if ctx.folder is None else ctx.folder.stage(direction)
@@ -113,7 +113,7 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
 
 
 def recorded(
-    ctx: Context, direction: str, gm: torch.fx.GraphModule, compiled: Boxed, example_inputs: list[Any]
+    ctx: Context, direction: str, gm: torch.fx.GraphModule, compiled: Boxed, example_inputs: list[object]
 ) -> Boxed:
     """What was made of ``gm`` as a CUDA graph where it and its inputs allow that, else as it is; the reason is kept."""
 
@@ -204,14 +204,14 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
     """
     compile_direction = compiler(direction)
 
-    def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+    def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Boxed:
         told = WaitingNotices()
         # What a signal's handler raises, a time limit say, is no mistake of ours.
         with carry_deliveries(), told.gathered():
             compiled = forgiven(gm, example_inputs)
         return telling(told, compiled) if told else compiled
 
-    def forgiven(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+    def forgiven(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Boxed:
         try:
             return compile_direction(gm, example_inputs)
         except BackendCannot as error:

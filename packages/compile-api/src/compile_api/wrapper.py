@@ -29,7 +29,7 @@ class OptimizedModule(torch.nn.Module):
         self._modules[WRAPPED] = module
         self.__dict__.update(forward=call, _compiled_call=call, dynamo_ctx=again, _ready=True)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         if self._has_hooks():
             return super().__call__(*args, **kwargs)
         return self.forward(*args, **kwargs)
@@ -44,7 +44,7 @@ class OptimizedModule(torch.nn.Module):
         wrapped = vars(self)["_modules"][WRAPPED]
         return wrapped if name == WRAPPED else getattr(wrapped, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not self._ready or (name in _OWN and name != WRAPPED) or hasattr(type(self), name):
             super().__setattr__(name, value)
         elif name == WRAPPED:
@@ -81,7 +81,7 @@ class OptimizedModule(torch.nn.Module):
     def __copy__(self) -> Any:
         return self.dynamo_ctx(self._orig_mod)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
         return self.dynamo_ctx(copy.deepcopy(self._orig_mod, memo))
 
     def __prepare_scriptable__(self) -> torch.nn.Module:
@@ -92,7 +92,7 @@ class OptimizedModule(torch.nn.Module):
     def __reduce__(self) -> tuple[Any, ...]:
         return self.dynamo_ctx, (self._orig_mod,)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return self.__reduce__()
 
     @property

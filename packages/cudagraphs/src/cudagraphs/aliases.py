@@ -44,8 +44,8 @@ Output: TypeAlias = Fresh | OfInput | Constant
 
 def classify(
     driver: Driver,
-    inputs: Sequence[Any],
-    results: Sequence[Any],
+    inputs: Sequence[object],
+    results: Sequence[object],
     made: Collection[int],
     protected: Collection[int],
 ) -> tuple[tuple[Output, ...], tuple[Block, ...]]:
@@ -84,7 +84,7 @@ def _check_output(driver: Driver, result: object) -> None:
         raise CannotRecord(Refusal.OTHER_DEVICE, f"an output of shape {driver.view(result).shape}")
 
 
-def _storages(driver: Driver, inputs: Sequence[Any]) -> dict[int, int]:
+def _storages(driver: Driver, inputs: Sequence[object]) -> dict[int, int]:
     """Storage address to the first input that uses it."""
     owners: dict[int, int] = {}
     for index, value in enumerate(inputs):
@@ -93,7 +93,7 @@ def _storages(driver: Driver, inputs: Sequence[Any]) -> dict[int, int]:
     return owners
 
 
-def _of_input(driver: Driver, inputs: Sequence[Any], index: int, result: Tensor, view: View) -> OfInput:
+def _of_input(driver: Driver, inputs: Sequence[object], index: int, result: Tensor, view: View) -> OfInput:
     same = next((i for i, value in enumerate(inputs) if value is result), None)
     index = index if same is None else same
     source = driver.view(inputs[index])

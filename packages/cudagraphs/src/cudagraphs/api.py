@@ -34,7 +34,7 @@ class Captured:
         self.refusal = refusal
         self.__name__ = function.name
 
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
+    def __call__(self, *inputs: object, **named: object) -> Any:
         if named:
             raise CudaGraphsError(f"{self.__name__} takes its inputs by position, and got {', '.join(named)} by name")
         return self.call([*inputs])
@@ -69,7 +69,7 @@ class CapturedModule(Captured):
         super().__init__(*captured)
         self._module, self._count = module, count
 
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
+    def __call__(self, *inputs: object, **named: object) -> Any:
         if named:
             return super().__call__(*inputs, **named)
         if len(inputs) != self._count:
@@ -81,7 +81,7 @@ class CapturedModule(Captured):
 
 def capture(
     fn: Callable[..., Any],
-    example_inputs: Sequence[Any],
+    example_inputs: Sequence[object],
     *,
     static_inputs: Iterable[int] = (),
     mutated_inputs: Iterable[int] = (),
@@ -103,7 +103,7 @@ def capture(
     return captured
 
 
-def _check(fn: Any, example_inputs: Any) -> None:
+def _check(fn: object, example_inputs: object) -> None:
     """Raises where what was given can never be called or recorded."""
     if any(cls.__name__ == "ExportedProgram" for cls in type(fn).__mro__):
         raise CudaGraphsError("cudagraphs.capture takes a callable, not an ExportedProgram: give program.module()")
@@ -125,7 +125,7 @@ def _positions(given: Any, count: int) -> set[int]:
     return positions
 
 
-def _chosen(options: Any) -> Options:
+def _chosen(options: object) -> Options:
     if not isinstance(options, Options | None):
         raise CudaGraphsError(f"options is {options!r}; give cudagraphs.Options(warmups=3), for one")
     return options or Options()
@@ -134,7 +134,7 @@ def _chosen(options: Any) -> Options:
 def capture_on(
     where: Manager | Pools | None,
     fn: Callable[..., Any],
-    example_inputs: Sequence[Any],
+    example_inputs: Sequence[object],
     *,
     static_inputs: Iterable[int] = (),
     mutated_inputs: Iterable[int] = (),
@@ -161,7 +161,7 @@ def capture_on(
 def capture_compiled(
     fn: Boxed,
     graph: torch.fx.GraphModule,
-    example_inputs: Sequence[Any],
+    example_inputs: Sequence[object],
     *,
     name: str = "graph",
     static_inputs: Iterable[int] = (),
@@ -203,7 +203,7 @@ def _manager_and_pools(where: Manager | Pools | None) -> tuple[Manager | None, P
     return (where.current(), where) if isinstance(where, Pools) else (where, None)
 
 
-def _unguarded(example_inputs: Sequence[Any]) -> tuple[int, ...]:
+def _unguarded(example_inputs: Sequence[object]) -> tuple[int, ...]:
     """What guards leave open: everything but tensors of the device whose sizes are settled."""
     return tuple(
         index
@@ -278,7 +278,7 @@ def _pools(device: int | None) -> Pools:
     return _pools_of(torch.cuda.current_device() if device is None else device)
 
 
-def _pools_for(inputs: Sequence[Any]) -> tuple[Pools | None, CannotRecord | None]:
+def _pools_for(inputs: Sequence[object]) -> tuple[Pools | None, CannotRecord | None]:
     """The pools of the first CUDA device among the inputs; calls are checked against it one by one."""
     if not torch.cuda.is_available():
         return None, CannotRecord(Refusal.NO_CUDA)

@@ -176,7 +176,7 @@ class CudaDriver(TorchTensors):
             raise CannotRecord(Refusal.POOL_DISTURBED, self._disturbed)
 
     @contextmanager
-    def _capturing(self, graph: torch.cuda.CUDAGraph, pool: Any) -> Iterator[None]:
+    def _capturing(self, graph: torch.cuda.CUDAGraph, pool: object) -> Iterator[None]:
         # The outer stream context brings the caller's stream back; torch.cuda.graph does not where ending it fails.
         with (
             torch.cuda.device(self.device),

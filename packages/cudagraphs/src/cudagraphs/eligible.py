@@ -21,7 +21,7 @@ _UNSAFE_TAGS = {
 }
 
 
-def check_inputs(driver: Driver, inputs: Sequence[Any]) -> None:
+def check_inputs(driver: Driver, inputs: Sequence[object]) -> None:
     """Raise CannotRecord for an input that no recording could take."""
     for index, value in enumerate(inputs):
         if not driver.is_tensor(value):
@@ -84,7 +84,7 @@ def _in_host_memory(value: Any) -> bool:
     return _is_on_cpu(value) and value.dim() > 0
 
 
-def _is_on_cpu(value: Any) -> bool:
+def _is_on_cpu(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == "cpu"
 
 

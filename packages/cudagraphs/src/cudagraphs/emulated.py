@@ -123,7 +123,7 @@ class EmulatedDriver(TorchTensors):
         """A graph knows addresses; it keeps no memory alive."""
         return self.lend(self.block(tensor), [self.view(tensor)])[0]
 
-    def _moved_into_pool(self, results: list[Any], given: set[int]) -> tuple[list[Any], tuple[Block | None, ...]]:
+    def _moved_into_pool(self, results: list[object], given: set[int]) -> tuple[list[Any], tuple[Block | None, ...]]:
         """New memory among the results moves into the pool, where a recording on a device would have made it."""
         moved = list(results)
         homes: list[Block | None] = [None] * len(results)

@@ -100,7 +100,7 @@ class Function:
         self.cases: dict[Hashable, Case] = {}
         self.given_up = False  # no call of it can be recorded, so none needs to be looked at
 
-    def unguarded_of(self, inputs: Sequence[Any]) -> Sequence[Any]:
+    def unguarded_of(self, inputs: Sequence[object]) -> Sequence[Any]:
         """Those of the inputs whose layouts and values must be looked at, because nobody else does."""
         return inputs if self._unguarded is None else [inputs[index] for index in self._unguarded]
 

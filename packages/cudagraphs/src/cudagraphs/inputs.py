@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .driver import Driver, Tensor
 from .errors import CannotRecord, Refusal
@@ -34,7 +33,7 @@ class InputPlan:
         """Where the change has to reach the caller's tensor."""
         return tuple(index for index in self.changed if index in self.copied)
 
-    def moved(self, driver: Driver, inputs: Sequence[Any]) -> list[int]:
+    def moved(self, driver: Driver, inputs: Sequence[object]) -> list[int]:
         """The inputs read in place that lie elsewhere now."""
         pairs = zip(self.in_place, self.addresses, strict=True)
         return [index for index, address in pairs if driver.address(inputs[index]) != address]
@@ -47,7 +46,7 @@ class Stillness:
         self._last: dict[int, tuple[int, Held]] = {}
         self.still: frozenset[int] = frozenset()
 
-    def see(self, driver: Driver, inputs: Sequence[Any]) -> None:
+    def see(self, driver: Driver, inputs: Sequence[object]) -> None:
         """Note the inputs of a call: ``still`` are those that are the memory that they were at the call before."""
         before = self._last
         self._last = {
@@ -65,7 +64,7 @@ class Stillness:
 
 def plan_inputs(
     driver: Driver,
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     static: Collection[int],
     lent: Collection[int],
     always_copied: Collection[int],
@@ -107,7 +106,7 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return False
 
 
-def separates(driver: Driver, plan: InputPlan, inputs: Sequence[Any]) -> bool:
+def separates(driver: Driver, plan: InputPlan, inputs: Sequence[object]) -> bool:
     """Would copying hide a change from an input that shares memory with the changed one?"""
     tensors = [i for i, value in enumerate(inputs) if driver.is_tensor(value) and driver.on_device(value)]
     homes = {index: driver.block(inputs[index]).address for index in tensors}

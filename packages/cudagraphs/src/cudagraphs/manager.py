@@ -73,7 +73,7 @@ class Manager:
             for function in self._functions:
                 function.forget()
 
-    def run(self, function: Function, inputs: list[Any]) -> Any:
+    def run(self, function: Function, inputs: list[object]) -> Any:
         """Answer one call of ``function``, which may empty the list."""
         if self._driver.recording():  # a captured function inside another is recorded as part of it
             return function.fn(inputs)
@@ -110,7 +110,7 @@ class Manager:
 
     # Ways to answer a call.
 
-    def _answer(self, function: Function, inputs: list[Any]) -> Any:
+    def _answer(self, function: Function, inputs: list[object]) -> Any:
         case = function.case(self._driver.signature(function.unguarded_of(inputs)))
         if case is None:
             return self._plainly(function, Refusal.TOO_MANY_RECORDINGS)
@@ -128,7 +128,7 @@ class Manager:
         self._journal.counts["plain"] += 1
         return _Plainly()
 
-    def _warm_up(self, function: Function, case: Case, inputs: Sequence[Any]) -> _Plainly:
+    def _warm_up(self, function: Function, case: Case, inputs: Sequence[object]) -> _Plainly:
         """A plain call outside the pool: what a function keeps from its first call must outlive every replay."""
         try:
             check_inputs(self._driver, inputs)
@@ -139,7 +139,7 @@ class Manager:
         self._journal.counts["warmups"] += 1
         return _Plainly(case)
 
-    def _warm_up_now(self, function: Function, case: Case, inputs: list[Any]) -> Any:
+    def _warm_up_now(self, function: Function, case: Case, inputs: list[object]) -> Any:
         trial = case.trial
         if trial is not None and (case.warm_ups > 1 or function.options.warmups == 1):
             took, result = self._driver.timed(lambda: function.fn(inputs))
@@ -151,7 +151,7 @@ class Manager:
         case.warmed_up((at, self._driver.hold_weakly(tensor)) for at, tensor in tensors)
         return result
 
-    def _on_trial(self, function: Function, case: Case, trial: Trial, inputs: list[Any]) -> Any:
+    def _on_trial(self, function: Function, case: Case, trial: Trial, inputs: list[object]) -> Any:
         """As always, but timed with all that is done around a replay, if it comes to one."""
         recorded = self._recorded
         took, answer = self._driver.timed(lambda: self._replay_or_record(function, case, inputs))
@@ -166,7 +166,7 @@ class Manager:
                 self._note(function, Refused(function.name, Refusal.NO_GAIN, str(trial)))
         return answer
 
-    def _replay_or_record(self, function: Function, case: Case, inputs: list[Any]) -> Any:
+    def _replay_or_record(self, function: Function, case: Case, inputs: list[object]) -> Any:
         live = self._ledger.live()
         position = self._steps.position(live)
         recording = choose(case.recordings, position, live, inputs)
@@ -186,7 +186,7 @@ class Manager:
             self._drop(case, [recording])
             return self._refuse(function, case, error)
 
-    def _replay(self, case: Case, recording: Recording, inputs: Sequence[Any]) -> Any:
+    def _replay(self, case: Case, recording: Recording, inputs: Sequence[object]) -> Any:
         copied = case.outputs.copied
         result = replay(self._driver, recording, inputs, copied)
         self._ledger.lend(recording.lends)
@@ -200,7 +200,7 @@ class Manager:
         return result
 
     def _record(
-        self, function: Function, case: Case, inputs: Sequence[Any], live: Sequence[Lent], position: Recording | None
+        self, function: Function, case: Case, inputs: Sequence[object], live: Sequence[Lent], position: Recording | None
     ) -> Recording:
         lent = {one.block.address for one in live}
         if not case.recordings:
@@ -250,7 +250,7 @@ class Manager:
         self._note(function, error.refused(function.name))
         return self._plainly(function)
 
-    def _learn(self, function: Function, case: Case, inputs: list[Any], live: Sequence[Lent]) -> bool:
+    def _learn(self, function: Function, case: Case, inputs: list[object], live: Sequence[Lent]) -> bool:
         """Whatever keeps recordings from being used is copied, sooner or later, so that this comes to an end.
 
         Is it likely to be gone at the next call?  Then this one is not worth a recording.
@@ -261,7 +261,7 @@ class Manager:
         passing += [self._moved(function, case, index, inputs[index], live) for index in found.moved]
         return bool(passing) and all(passing)
 
-    def _moved(self, function: Function, case: Case, index: int, value: Any, live: Sequence[Lent]) -> bool:
+    def _moved(self, function: Function, case: Case, index: int, value: object, live: Sequence[Lent]) -> bool:
         """What to do about an input that lies elsewhere.  Will there be another answer at the next call?"""
         block = self._driver.block(value)
         if any(lent.block == block for lent in live):  # what made it was recorded anew, and so must this be

@@ -88,12 +88,12 @@ def arranged(
     return tuple(loans), others
 
 
-def flattened(result: Any) -> tuple[Callable[[list[Any]], Any], list[Any]]:
+def flattened(result: object) -> tuple[Callable[[list[Any]], Any], list[Any]]:
     """The values that a function returned, and what makes its own kind of result of others."""
     if isinstance(result, list | tuple):
         return getattr(type(result), "_make", type(result)), list(result)  # a named tuple has _make
     return _only, [result]
 
 
-def _only(values: list[Any]) -> Any:
+def _only(values: list[object]) -> Any:
     return values[0]

@@ -111,7 +111,7 @@ def _trace(driver: Driver, request: Request) -> _Traced:
 
 
 def _call_recorded(
-    driver: Driver, request: Request, arguments: Sequence[Any], buffers: Sequence[Tensor]
+    driver: Driver, request: Request, arguments: Sequence[object], buffers: Sequence[Tensor]
 ) -> tuple[Graph, Any]:
     """A function that cannot be recorded fails in whatever way its operators choose, so every exception counts as
     that; one that is the user's own comes up again in the plain call that follows."""

@@ -15,7 +15,7 @@ from .driver import Driver, Tensor
 from .node import Recording
 
 
-def replay(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: Collection[int]) -> Any:
+def replay(driver: Driver, recording: Recording, inputs: Sequence[object], cloned: Collection[int]) -> Any:
     """Run it on ``inputs``; blocks in the slots ``cloned`` are handed out as copies instead of being lent."""
     plan = recording.inputs
     driver.follow()
@@ -27,7 +27,7 @@ def replay(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: 
     return recording.rebuild(_outputs(driver, recording, inputs, cloned))
 
 
-def _outputs(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: Collection[int]) -> list[Any]:
+def _outputs(driver: Driver, recording: Recording, inputs: Sequence[object], cloned: Collection[int]) -> list[Any]:
     """What is lent, what is copied out, and what is no memory of the pool, each in its place."""
     values: list[Any] = [None] * recording.returns
     loans, copied = recording.loans, sorted(cloned)
@@ -41,7 +41,7 @@ def _outputs(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned
     return values
 
 
-def _pass_on_changes(driver: Driver, recording: Recording, inputs: Sequence[Any]) -> None:
+def _pass_on_changes(driver: Driver, recording: Recording, inputs: Sequence[object]) -> None:
     plan = recording.inputs
     buffers = dict(zip(plan.copied, recording.buffers, strict=True))
     if back := plan.copied_back:
@@ -49,7 +49,7 @@ def _pass_on_changes(driver: Driver, recording: Recording, inputs: Sequence[Any]
     driver.note_change([inputs[index] for index in plan.changed if index not in back])
 
 
-def _view_of_input(driver: Driver, output: OfInput, inputs: Sequence[Any]) -> Tensor:
+def _view_of_input(driver: Driver, output: OfInput, inputs: Sequence[object]) -> Tensor:
     value = inputs[output.index]
     if output.itself:
         return value

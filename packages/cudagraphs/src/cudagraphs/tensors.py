@@ -118,7 +118,7 @@ def _signature(value: Any, grad: bool, device: torch.device) -> Hashable:
     return (value.shape, value.stride(), value.dtype, value.device, grad and value.requires_grad)
 
 
-def _told_apart(value: Any) -> Hashable:
+def _told_apart(value: object) -> Hashable:
     """A plain value as part of a key: 0.0 equals -0.0, and NaN not even itself."""
     return repr(value) if isinstance(value, (float, complex)) else value
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .driver import Driver
 from .node import Recording
@@ -49,7 +49,7 @@ class Tree:
 
 
 def choose(
-    candidates: Sequence[Recording], here: Recording | None, live: Sequence[Lent], inputs: list[Any]
+    candidates: Sequence[Recording], here: Recording | None, live: Sequence[Lent], inputs: list[object]
 ) -> Recording | None:
     """One of the function's recordings that may be replayed now, a child of ``here`` if there is one."""
     elsewhere = None
@@ -61,7 +61,7 @@ def choose(
     return elsewhere
 
 
-def obstacle(driver: Driver, candidates: Sequence[Recording], live: Sequence[Lent], inputs: list[Any]) -> Obstacle:
+def obstacle(driver: Driver, candidates: Sequence[Recording], live: Sequence[Lent], inputs: list[object]) -> Obstacle:
     """What kept the most promising of them from being replayed: loans in the way of one whose inputs lie right, or
     the inputs that moved since the newest."""
     for recording in candidates:

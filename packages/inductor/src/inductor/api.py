@@ -65,7 +65,7 @@ def compile(
     return _compile(graph_of(gm), example_inputs, chosen, tell)
 
 
-def _compile(gm: GraphModule, given: Any, chosen: Options, tell: Callable[[str], None] | None) -> CompiledGraph:
+def _compile(gm: GraphModule, given: object, chosen: Options, tell: Callable[[str], None] | None) -> CompiledGraph:
     name = f"graph_{next(STATE.graph_numbers)}"
     examples = examples_of(name, gm, given)
     work = pipeline.Work(name, gm, examples, chosen, tell)
@@ -109,7 +109,7 @@ def _made(work: pipeline.Work) -> CompiledGraph:
     if work.options.trace:
         return _without(trace.run(work, work.options.trace), "it is traced")
     with pipeline.uncollected():
-        return _kept(work)
+        return _kept(work) if work.options.store_graphs else _without(pipeline.run(work), "`store_graphs` is off")
 
 
 def _kept(work: pipeline.Work) -> CompiledGraph:

@@ -43,7 +43,7 @@ class Calling:
     def __str__(self) -> str:
         return f"{self.graph}({', '.join(self.names)})"
 
-    def complete(self, inputs: Sequence[Any]) -> list[Any]:
+    def complete(self, inputs: Sequence[object]) -> list[Any]:
         """The inputs, with defaults for those that were left out."""
         missing = len(self.names) - len(inputs)
         return [*inputs, *self.defaults[-missing:]] if 0 < missing <= len(self.defaults) else [*inputs]
@@ -72,7 +72,7 @@ class Calling:
         if self.written:
             self._refuse_shared(inputs)
 
-    def _refuse_shared(self, inputs: Sequence[Any]) -> None:
+    def _refuse_shared(self, inputs: Sequence[object]) -> None:
         """Kernels take an input that they write for themselves."""
         spans = {position: span(inputs[position]) for position in self.tensors}
         for position in self.written:
@@ -83,7 +83,7 @@ class Calling:
                         f"writes to the former: give a copy, or examples that share memory to compile for that"
                     )
 
-    def _miscounted(self, inputs: Sequence[Any]) -> str:
+    def _miscounted(self, inputs: Sequence[object]) -> str:
         count = len(self.names)
         text = f"{self} takes {count} input{'' if count == 1 else 's'} and got {len(inputs)}"
         if len(inputs) == 1 and isinstance(inputs[0], list | tuple):
@@ -164,7 +164,7 @@ def span(tensor: torch.Tensor) -> tuple[int, int]:
     return tensor.data_ptr(), tensor.data_ptr() + reach * tensor.itemsize
 
 
-def check_list(given: Any, graph: str, count: int) -> None:
+def check_list(given: object, graph: str, count: int) -> None:
     """Raises where `.call` of a graph could not take its inputs from what it was given.  A tuple of them will do: it
     just cannot be emptied."""
     if isinstance(given, tuple) and len(given) == count:
@@ -199,7 +199,7 @@ def with_constants(call: Boxed, fixed: Fixed) -> Boxed:
     if not fixed:
         return call
 
-    def checked(inputs: list[Any]) -> tuple[Any, ...]:
+    def checked(inputs: list[object]) -> tuple[Any, ...]:
         try:
             for position, name, value in fixed:
                 if not _same(inputs[position], value):
@@ -218,13 +218,13 @@ def _is_read(node: Node) -> bool:
     return bool(node.users) and "val" not in node.meta
 
 
-def _same(value: Any, expected: Any) -> bool:
+def _same(value: object, expected: object) -> bool:
     if type(value) is not type(expected):
         return False
     return repr(value) == repr(expected) if isinstance(expected, float | complex) else bool(value == expected)
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: object) -> bool:
     return isinstance(value, int | torch.SymInt)
 
 

@@ -67,7 +67,7 @@ class CompiledGraph:
             self._bytes = 0 if self.program is None else sum(map(_size_in_bytes, _buffers_made(self.program)))
         return self._bytes
 
-    def __call__(self, *inputs: Any, **named: Any) -> tuple[Any, ...]:
+    def __call__(self, *inputs: object, **named: object) -> tuple[Any, ...]:
         given = [*inputs]
         if self.calling is not None:
             given = self.calling.complete(inputs)
@@ -89,7 +89,7 @@ class CompiledGraph:
     def __copy__(self) -> CompiledGraph:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledGraph:
+    def __deepcopy__(self, memo: dict[int, object]) -> CompiledGraph:
         return self
 
     def __reduce__(self) -> Any:

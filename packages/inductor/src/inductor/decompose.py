@@ -105,7 +105,7 @@ def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
     return (result if half_to_float else result.to(x.dtype)).contiguous()  # as eager's, whatever the strides of x
 
 
-def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
+def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: object) -> Any:
     """Torch's kernels count from the end where a position is negative; its decomposition refuses that."""
     from inductor.torch_versions import decomposition_table
 
@@ -167,6 +167,8 @@ _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
     aten.smooth_l1_loss.default: lambda x, y, reduction=1, beta=1.0: beta <= _largest(x.dtype),
     # Powers of two by themselves are infinite long before what is scaled by them.
     aten.ldexp.Tensor: lambda x, exponent: not x.is_floating_point() or exponent.is_floating_point(),
+    # Torch's kernel refuses zero, which a number that varies may be.
+    aten.mvlgamma.default: lambda x, p: isinstance(p, int) and p > 0,
     # Torch's kernel on CPUs refuses what is not within 0 and 1.
     aten.binary_cross_entropy.default: lambda x, *_, **__: x.device.type != "cpu",
     # Torch's kernels write these into a result of the first operand's size.
@@ -209,7 +211,7 @@ def _where_right(overload: OpOverload, function: Callable[..., Any]) -> Callable
     """The decomposition, for what torch's kernel computes and as it does; elsewhere the operator stays what it is."""
     right = _RIGHT.get(overload, lambda *_, **__: True)
 
-    def decomposed(*args: Any, **kwargs: Any) -> Any:
+    def decomposed(*args: object, **kwargs: object) -> Any:
         if not right(*args, **kwargs) or is_unimplemented(overload, args, kwargs):
             return NotImplemented
         return function(*args, **kwargs)
@@ -217,7 +219,7 @@ def _where_right(overload: OpOverload, function: Callable[..., Any]) -> Callable
     return decomposed
 
 
-def prepare(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
+def prepare(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
     """A functional ATen graph with ``meta['val']`` that computes what ``gm`` does."""
     for number, value in enumerate(example_inputs):
         if isinstance(value, torch.Tensor) and (value.layout != torch.strided or value.is_quantized):
@@ -228,7 +230,7 @@ def prepare(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
     return prepared
 
 
-def _traced(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
+def _traced(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     seen = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
@@ -245,7 +247,7 @@ def _traced(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
         mode.allow_non_fake_inputs = allowed
 
 
-def _failure(gm: GraphModule, values: Sequence[Any], error: Exception) -> str:
+def _failure(gm: GraphModule, values: Sequence[object], error: Exception) -> str:
     """Where tracing ended, in the graph's own Python, and on what."""
     line, trace = "", error.__traceback__
     while trace is not None:
@@ -258,13 +260,13 @@ def _failure(gm: GraphModule, values: Sequence[Any], error: Exception) -> str:
     return f"it cannot be traced{f' at `{line}`' if line else ''} where {inputs}: {type(error).__name__}: {reason}"
 
 
-def _seen(value: Any) -> str:
+def _seen(value: object) -> str:
     if isinstance(value, torch.Tensor):
         return f"{value.dtype} of size {tuple(value.shape)} on {value.device.type}"
     return repr(value)
 
 
-def _refuse_shared(gm: GraphModule, example_inputs: Sequence[Any]) -> None:
+def _refuse_shared(gm: GraphModule, example_inputs: Sequence[object]) -> None:
     """Raises where an input that the graph writes to shares memory with another: kernels take each for itself."""
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     written = {node.args[0] for node in gm.graph.nodes if node.op == "call_function" and _writes_input(node)}
@@ -285,7 +287,7 @@ def _refuse_shared(gm: GraphModule, example_inputs: Sequence[Any]) -> None:
             end, last = stop, number
 
 
-def _mode_of(values: Sequence[Any]) -> Any:
+def _mode_of(values: Sequence[object]) -> Any:
     """The mode the inputs are fake in, or a new one."""
     from inductor.torch_versions import FakeTensor, FakeTensorMode
 
@@ -342,7 +344,7 @@ def _is_composite(overload: OpOverload) -> bool:
 def _functional(gm: GraphModule) -> Callable[..., Any]:
     """``gm`` with its mutations replayed on the inputs at the end, and none in between."""
 
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         wrapped = [to_functional_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
         enable_functionalization(reapply_views=True)
         try:
@@ -362,7 +364,7 @@ def _functional(gm: GraphModule) -> Callable[..., Any]:
     return run
 
 
-def _run(gm: GraphModule, args: Sequence[Any]) -> Any:
+def _run(gm: GraphModule, args: Sequence[object]) -> Any:
     """What the graph computes while it is traced; marks of its nodes go to what is traced of them."""
     if any(node.meta.get(MAY_RAISE) or _name(node.target) in _SPREADS for node in gm.graph.nodes):
         return _Marking(gm).run(*args)
@@ -384,17 +386,17 @@ class _Marking(fx.Interpreter):
                 made.meta[MAY_RAISE] = True
         return result
 
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(self, target: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         return _unspread(target, args, super().call_function(target, args, kwargs))
 
-    def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_method(self, target: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         return _unspread(target, args, super().call_method(target, args, kwargs))
 
 
 _SPREADS = frozenset({"expand", "expand_as", "broadcast_to"})
 
 
-def _name(target: Any) -> str:
+def _name(target: object) -> str:
     return target if isinstance(target, str) else str(getattr(target, "__name__", "")).partition(".")[0]
 
 
@@ -407,7 +409,7 @@ def _unspread(target: Any, args: Sequence[Any], result: Any) -> Any:
     return result if tuple(result.shape) != (1,) * new + tuple(args[0].shape) else args[0][(None,) * new + (...,)]
 
 
-def _unwrapped(value: Any, written: Mapping[int, torch.Tensor]) -> Any:
+def _unwrapped(value: object, written: Mapping[int, torch.Tensor]) -> Any:
     """A result; what lies in an input that is written is that input, or a window on it, as without a compiler."""
     if not isinstance(value, torch.Tensor) or not is_functional_tensor(value):
         return value

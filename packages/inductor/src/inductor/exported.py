@@ -39,7 +39,7 @@ class Program(Protocol):
     def range_constraints(self) -> Mapping[Any, Any]: ...
 
 
-def is_program(given: Any) -> bool:
+def is_program(given: object) -> bool:
     return any(
         cls.__name__ == "ExportedProgram" and cls.__module__.startswith("torch.export") for cls in type(given).__mro__
     )
@@ -163,7 +163,7 @@ class CompiledProgram:
     def _name(self) -> str:
         return "the program" if self.graph.calling is None else self.graph.calling.graph
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         how = self.convention
         given = self._flat(args, kwargs)
         inputs = [given[source.number] if isinstance(source, _Caller) else source for source in how.sources]
@@ -176,7 +176,7 @@ class CompiledProgram:
         results = [value for target, value in zip(how.written, outputs, strict=True) if target is None]
         return pytree.tree_unflatten(results, how.returned)
 
-    def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _flat(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[Any]:
         spec = self.convention.given
         if kwargs and set(self.convention.named) == set(kwargs):
             kwargs = {name: kwargs[name] for name in self.convention.named}
@@ -195,7 +195,7 @@ class CompiledProgram:
                     )
         return leaves
 
-    def _mind_gradients(self, given: Sequence[Any]) -> None:
+    def _mind_gradients(self, given: Sequence[object]) -> None:
         """Gradients of the caller's are refused; those of the program's own parameters are told of once."""
         if not torch.is_grad_enabled():
             return
@@ -218,7 +218,7 @@ class CompiledProgram:
 _NO_GRAD = "call it under torch.no_grad(), or train the module and export it again"
 
 
-def _nest(spec: Any) -> str:
+def _nest(spec: object) -> str:
     """The arguments of a call as they nest, without the lines of torch's own form."""
     args, kwargs = _arguments(spec)
     texts = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]

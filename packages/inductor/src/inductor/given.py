@@ -16,7 +16,7 @@ _TRACE = "make_fx(f)(*example_inputs) of torch.fx.experimental.proxy_tensor trac
 _ANY = "compile_api.compile compiles any Python"
 
 
-def graph_of(given: Any) -> GraphModule:
+def graph_of(given: object) -> GraphModule:
     """The graph to compile."""
     if isinstance(given, GraphModule):
         return given
@@ -43,12 +43,12 @@ _ADVICE: tuple[tuple[Any, str], ...] = (
 )
 
 
-def _described(given: Any) -> str:
+def _described(given: object) -> str:
     name = getattr(given, "__qualname__", None)
     return f"the {type(given).__name__} {name}" if isinstance(name, str) else kind(given)
 
 
-def examples_of(graph: str, gm: GraphModule, given: Any) -> list[Any]:
+def examples_of(graph: str, gm: GraphModule, given: object) -> list[Any]:
     """An example for each input; defaults stand in for what may be left out."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     names = ", ".join(node.name for node in placeholders)
@@ -63,7 +63,7 @@ def examples_of(graph: str, gm: GraphModule, given: Any) -> list[Any]:
     return examples
 
 
-def _check(node: Node, example: Any) -> None:
+def _check(node: Node, example: object) -> None:
     """Raises where the example is not what the graph was traced with."""
     traced, name = node.meta.get("val"), f"the example of input {node.name}"
     if isinstance(traced, torch.Tensor):
@@ -77,7 +77,7 @@ def _check(node: Node, example: Any) -> None:
         raise BadCall(f"{name} is {kind(example)}; inputs of a graph are tensors and numbers: give what is in it")
 
 
-def _is_value(example: Any) -> bool:
+def _is_value(example: object) -> bool:
     opaque = isinstance(example, torch.ScriptObject | torch.SymInt | torch.SymFloat | torch.SymBool | torch.Generator)
     return opaque or isinstance(example, (torch.Tensor, *CONSTANTS))
 
@@ -97,7 +97,7 @@ def _lies_otherwise(traced: torch.Tensor, example: torch.Tensor) -> bool:
     return any(size != 1 and _unequal(*pair) for size, *pair in strides if isinstance(size, int))
 
 
-def _unequal(left: Any, right: Any) -> bool:
+def _unequal(left: object, right: object) -> bool:
     return isinstance(left, int) and isinstance(right, int) and left != right
 
 

@@ -66,7 +66,7 @@ SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
 
 def lower(
     gm: GraphModule,
-    example_inputs: Sequence[Any] = (),
+    example_inputs: Sequence[object] = (),
     name: str = "graph",
     fused_random: bool = False,
     epilogues: bool = True,
@@ -246,7 +246,7 @@ class _Lowerer:
         self._before_writing(call.args[3:5], {})
         return self._by_table(call)
 
-    def _on_sizes(self, node: Node, args: Any) -> Any:
+    def _on_sizes(self, node: Node, args: object) -> Any:
         """Arithmetic of sizes: the tracer did it already."""
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt):
@@ -257,7 +257,7 @@ class _Lowerer:
             return value
         raise UnsupportedGraph(f"{node.target} of {node.name} is no tensor operator")
 
-    def _values(self, structure: Any) -> Any:
+    def _values(self, structure: object) -> Any:
         if isinstance(structure, Node):
             value = self.env[structure]
             return self.ctx.current(value) if isinstance(value, Tensor) else value
@@ -277,7 +277,7 @@ class _Lowerer:
             return self.ctx.sizes.index(node.meta["val"])
         return call_operator(self.ctx, node, call.args, call.kwargs, reason)
 
-    def _settle(self, node: Node, value: Any) -> Any:
+    def _settle(self, node: Node, value: object) -> Any:
         """Gives the value memory where that is better than computing it in every user."""
         labels = self.ctx.labels(node)
         for part in pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, Tensor)):
@@ -299,7 +299,7 @@ class _Lowerer:
                 self.lazy_readers.setdefault(buffer, []).append(node)
         return value
 
-    def _compute_what_checks(self, value: Any) -> None:
+    def _compute_what_checks(self, value: object) -> None:
         """Computes what nobody reads, where computing it may raise."""
         for part in pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, Tensor)):
             if isinstance(part, Tensor) and part.base is None and has_checks(part.expr):
@@ -356,7 +356,7 @@ class _Lowerer:
         self.ctx.mutated.update(written(self.ctx, aten.copy_.default, [place], {}))
         return target
 
-    def _before_writing(self, args: Any, kwargs: Any, needed: Callable[[Node], bool] = lambda _: True) -> None:
+    def _before_writing(self, args: object, kwargs: object, needed: Callable[[Node], bool] = lambda _: True) -> None:
         """What was not computed yet, reads a buffer about to be written and is needed later is computed now."""
         values = pytree.tree_leaves((args, kwargs), is_leaf=lambda leaf: isinstance(leaf, Tensor))
         for base in {value.base for value in values if isinstance(value, Tensor) and value.base is not None}:
@@ -372,7 +372,7 @@ class _Lowerer:
     def _outputs(self, node: Node) -> tuple[Any, ...]:
         return tuple(self._output(result) for result in pytree.tree_leaves(node.args[0]))
 
-    def _output(self, result: Any) -> Any:
+    def _output(self, result: object) -> Any:
         if not isinstance(result, Node):
             return result
         value = self._values(result)

@@ -27,7 +27,7 @@ _LARGEST_ASKED = 1 << 22
 _UNIMPLEMENTED = re.compile("not implemented for|not support", re.IGNORECASE)
 
 
-def is_unimplemented(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+def is_unimplemented(target: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     """Whether torch refuses the operator on CPU tensors of these dtypes; asked once, of tensors of one element."""
     leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -58,7 +58,7 @@ def _may_be_asked(target: OpOverload) -> bool:
     return not schema_of(target).name.startswith("aten::_unsafe")
 
 
-def _sizes_among(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[int]:
+def _sizes_among(target: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[int]:
     """Integers that may say how large a result is; numbers to compute with do not."""
     numbers = {each.name for each in schema_of(target).arguments if "number" in str(each.type)}
     given = {each.name: arg for each, arg in zip(schema_of(target).arguments, args, strict=False)} | dict(kwargs)
@@ -83,7 +83,7 @@ class _Kind:
         return torch.full(self.sizes, self.held, dtype=self.dtype, device="cpu")
 
 
-def _small_kind(leaf: Any, longest: int, held: int) -> Any:
+def _small_kind(leaf: object, longest: int, held: int) -> Any:
     """Of what a call is given; sizes known only at run time are a few."""
     if isinstance(leaf, torch.Tensor):
         sizes = (size if isinstance(size, int) else longest // 2 for size in leaf.shape)
@@ -94,7 +94,7 @@ def _small_kind(leaf: Any, longest: int, held: int) -> Any:
 
 
 @functools.lru_cache(4096)
-def _ask(target: OpOverload, leaves: tuple[Any, ...], types: tuple[type, ...], structure: Any) -> bool | None:
+def _ask(target: OpOverload, leaves: tuple[object, ...], types: tuple[type, ...], structure: object) -> bool | None:
     """Whether torch does not implement it; None where it refuses the call for another reason, such as its sizes.
 
     ``types`` tell 1 from 1.0 and from True.
@@ -107,7 +107,7 @@ def _ask(target: OpOverload, leaves: tuple[Any, ...], types: tuple[type, ...], s
     return True if any(_error(target, others, structure) is None for others in _of_other_dtypes(leaves)) else None
 
 
-def _error(target: OpOverload, leaves: Sequence[Any], structure: Any) -> Exception | None:
+def _error(target: OpOverload, leaves: Sequence[object], structure: object) -> Exception | None:
     with DisableTorchDispatch(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = [leaf.made() if isinstance(leaf, _Kind) else leaf for leaf in leaves]
@@ -119,7 +119,7 @@ def _error(target: OpOverload, leaves: Sequence[Any], structure: Any) -> Excepti
     return None
 
 
-def _of_other_dtypes(leaves: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def _of_other_dtypes(leaves: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
     """Calls that torch takes if it takes any of these sizes: who is refused beside one of them is so for a dtype."""
     kinds = [(place, leaf) for place, leaf in enumerate(leaves) if isinstance(leaf, _Kind)]
     for mapping in _TAKEN_BY_ALL:

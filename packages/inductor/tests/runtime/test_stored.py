@@ -67,7 +67,7 @@ GRAPHS = {
 
 @pytest.fixture
 def options(tmp_path):
-    return {"cache_dir": str(tmp_path / "cache"), "fallback": False}
+    return {"cache_dir": str(tmp_path / "cache"), "fallback": False, "store_graphs": True}
 
 
 def no_stage(monkeypatch):
@@ -131,7 +131,7 @@ sys.path.insert(0, sys.argv[1])
 from test_stored import *
 function, inputs = GRAPHS["a product and a row"]
 inputs = [torch.ones(5, 4), torch.ones(4, 4)]
-options = {"cache_dir": sys.argv[2], "fallback": False}
+options = {"cache_dir": sys.argv[2], "fallback": False, "store_graphs": True}
 graph = traced(function, *inputs)
 if sys.argv[3] == "second":
     no_stage(pytest.MonkeyPatch())
@@ -280,7 +280,7 @@ STATES = {
     "deterministic": lambda: torch.use_deterministic_algorithms(True),
     "default dtype": lambda: torch.set_default_dtype(torch.float64),
     "precision": lambda: torch.set_float32_matmul_precision("high"),
-    "oneDNN": lambda: setattr(torch.backends.mkldnn, "enabled", False),
+    "oneDNN": lambda: torch._C._set_mkldnn_enabled(False),
 }
 
 
@@ -296,7 +296,7 @@ def test_state_of_torchs_is_part_of_the_key(name):
         torch.use_deterministic_algorithms(False)
         torch.set_default_dtype(was[0])
         torch.set_float32_matmul_precision(was[1])
-        torch.backends.mkldnn.enabled = was[2]
+        torch._C._set_mkldnn_enabled(was[2])
 
 
 def renamed(graph):
@@ -344,7 +344,7 @@ FUNCTION, INPUTS = GRAPHS["positions"]
 
 @pytest.fixture(scope="module")
 def compiled_once(tmp_path_factory):
-    options = {"cache_dir": str(tmp_path_factory.mktemp("once") / "cache"), "fallback": False}
+    options = {"cache_dir": str(tmp_path_factory.mktemp("once") / "cache"), "fallback": False, "store_graphs": True}
     return options["cache_dir"], inductor.compile(traced(FUNCTION, *INPUTS), INPUTS, options=options).key
 
 

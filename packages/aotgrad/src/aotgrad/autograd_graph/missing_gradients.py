@@ -36,6 +36,12 @@ def outputs_behind(
     return found
 
 
+def leaves_behind(outputs: Sequence[torch.Tensor]) -> set[int]:
+    """The ids of the leaves that autograd comes to, if only to say that there is no gradient."""
+    steps = {step for output in outputs for step in passed(output, set())}
+    return {id(step.variable) for step in steps if hasattr(step, "variable")}
+
+
 def told_of_missing_gradients(outputs: Sequence[torch.Tensor]) -> str | None:
     """The name of a function that is told which of its results have no gradient, where that is not the same in every
     call: it depends on which of ``outputs`` are used."""
@@ -73,20 +79,20 @@ def functions_noted(
     def behind(value: Any) -> frozenset[int]:
         return _tangents_behind(node_of(value), known) if _is_plain(value) else frozenset()
 
-    def all_behind(values: Sequence[Any]) -> frozenset[int]:
+    def all_behind(values: Sequence[object]) -> frozenset[int]:
         return frozenset[int]().union(*map(behind, values))
 
-    def noted(numbers: frozenset[int], value: Any) -> Any:
+    def noted(numbers: frozenset[int], value: object) -> Any:
         if not _is_plain(value) or behind(value) == numbers:
             return value
         own = torch.ops.aten.alias.default(value)
         node_of(own).meta[ANSWERS] = numbers
         return own
 
-    def note_given(arrived: Sequence[Any]) -> tuple[Any, ...]:
+    def note_given(arrived: Sequence[object]) -> tuple[Any, ...]:
         return tuple(map(functools.partial(noted, all_behind(arrived)), arrived))
 
-    def note_answers(function: Any, answers: Sequence[Any], arrived: Sequence[Any]) -> tuple[Any, ...]:
+    def note_answers(function: object, answers: Sequence[object], arrived: Sequence[object]) -> tuple[Any, ...]:
         unanswered.update((function, number) for number, answer in enumerate(answers) if answer is None)
         return tuple(map(functools.partial(noted, all_behind(arrived)), answers))
 
@@ -97,7 +103,7 @@ def functions_noted(
         yield unanswered
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return isinstance(value, torch.Tensor) and is_functional(value)
 
 

@@ -69,7 +69,7 @@ def inputs_behind(outputs: Sequence[torch.Tensor], leaves: dict[int, int]) -> li
     ]
 
 
-def passed(output: torch.Tensor, edges: set[tuple[Any, int]]) -> set[Any]:
+def passed(output: torch.Tensor, edges: set[tuple[object, int]]) -> set[Any]:
     """All that autograd comes by from an output until it comes to one of ``edges``."""
     waiting, seen = [output.grad_fn], set[Any]()
     while waiting:
@@ -88,7 +88,7 @@ def behind(outputs: Sequence[torch.Tensor]) -> list[set[int]]:
     return [_first(output, edges) for output in outputs]
 
 
-def _first(output: torch.Tensor, edges: dict[tuple[Any, int], int]) -> set[int]:
+def _first(output: torch.Tensor, edges: dict[tuple[object, int], int]) -> set[int]:
     found: set[int] = set()
     seen: set[Any] = set()
     waiting = [output.grad_fn]

@@ -57,14 +57,14 @@ def numbered_versions(inputs: Mapping[int, torch.Tensor]) -> Iterator[None]:
         unsafe_set_version_counter(list(values.values()), before)
 
 
-def inputs_saved(node: Any) -> frozenset[SavedInput]:
+def inputs_saved(node: object) -> frozenset[SavedInput]:
     """The inputs that a node of autograd saved as they are now."""
     values = [value for value in _saved(node) if not value.is_inference()]
     found = ((int(version_of(value)) >> _APART, value) for value in values)
     return frozenset(SavedInput(number - 1, tuple(map(size_hint, value.shape))) for number, value in found if number)
 
 
-def _saved(node: Any) -> Iterable[torch.Tensor]:
+def _saved(node: object) -> Iterable[torch.Tensor]:
     if isinstance(node, BackwardCFunction):  # its function may have hooks of the program's own on them
         return ()
     found: list[Any] = []
@@ -100,7 +100,7 @@ def note_saved(results: Sequence[torch.Tensor], group: int, saved: Sequence[torc
             node.noted = {**(getattr(node, "noted", None) or {}), group: holder}
 
 
-def refuse_written(ctx: Any, group: int) -> None:
+def refuse_written(ctx: object, group: int) -> None:
     """Raises what autograd does where an input of the group was written to since."""
     noted = getattr(ctx, "noted", None)
     if noted and group in noted:

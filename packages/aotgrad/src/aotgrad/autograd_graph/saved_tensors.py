@@ -53,7 +53,7 @@ def behind_each(outputs: Sequence[torch.Tensor]) -> tuple[Behind, ...]:
     return tuple(map(Behind, held, checkpoints, inputs))
 
 
-def _holds(node: Any) -> bool:
+def _holds(node: object) -> bool:
     if isinstance(node, BackwardCFunction):
         try:
             return bool(node._raw_saved_tensors)

@@ -6,7 +6,7 @@ Must not know: how tangents are found to be absent, how graphs are compiled.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -15,13 +15,24 @@ from torch import fx
 from aotgrad.autograd_graph.missing_gradients import reached_by
 from aotgrad.partitioning.partition import Half
 from aotgrad.roles import Gradient, OutputRole, Saved, Tangent
+from aotgrad.tensors.symbols import SYM_TYPES, SizeNodes
 from aotgrad.torch_versions import aten
 
 
-def has_fixed_sizes(half: Half) -> bool:
-    """Zeros can be written into a graph whose sizes are known."""
+def has_known_sizes(half: Half) -> bool:
+    """Whether the graph is given all that its values' sizes are computed from: zeros can be written into it then."""
     values = [node.meta.get("val") for node in half.module.graph.nodes]
-    return all(isinstance(size, int) for value in values if isinstance(value, torch.Tensor) for size in value.shape)
+    tensors = (value for value in values if isinstance(value, torch.Tensor))
+    varying = [size for tensor in tensors for size in tensor.shape if not isinstance(size, int)]
+    if not varying:
+        return True
+    given = {node.meta["val"].node.expr for node in _varying_sizes(half.module.graph)}
+    return all(given.issuperset(size.node.expr.free_symbols) for size in varying)
+
+
+def _varying_sizes(graph: fx.Graph) -> list[fx.Node]:
+    """The numbers that the graph is given."""
+    return [node for node in graph.find_nodes(op="placeholder") if isinstance(node.meta.get("val"), SYM_TYPES)]
 
 
 def without_tangents(half: Half, absent: Collection[int]) -> Half:
@@ -71,7 +82,7 @@ def drop_absent(graph: fx.Graph, absent: Collection[int]) -> None:
     zero = {node for node, by in reached_by(graph, tangents).items() if by and set(absent).issuperset(by)}
     for node in [node for node in zero if node.op == "call_function"]:
         if isinstance(node.meta.get("val"), torch.Tensor) and not zero.issuperset(node.users):
-            with graph.inserting_after(node):
+            with graph.inserting_before(node.next):
                 zeros = _zeros(graph, node)
             node.replace_all_uses_with(zeros, lambda user, own=zeros: user is not own and user not in zero)
 
@@ -95,7 +106,12 @@ def _other_summand(node: fx.Node, zero: Collection[fx.Node]) -> fx.Node | None:
 
 def _kind(node: fx.Node) -> Any:
     value = node.meta["val"]
-    return value.dtype, value.shape, value.stride(), value.device
+    return value.dtype, _as_formulas(value.shape), _as_formulas(value.stride()), value.device
+
+
+def _as_formulas(sizes: Sequence[Any]) -> list[object]:
+    """To be compared as they are written: asking symbols whether they are equal would be relied on."""
+    return [size if isinstance(size, int) else size.node.expr for size in sizes]
 
 
 def _write_zeros(graph: fx.Graph, reader: fx.Node, zero: Collection[fx.Node]) -> None:
@@ -107,9 +123,21 @@ def _write_zeros(graph: fx.Graph, reader: fx.Node, zero: Collection[fx.Node]) ->
 
 def _zeros(graph: fx.Graph, source: fx.Node) -> fx.Node:
     value = source.meta["val"]
-    if not all(isinstance(size, int) for size in value.shape):
-        return graph.call_function(aten.zeros_like.default, (source,))
     options = {"dtype": value.dtype, "device": value.device}
-    zeros = graph.call_function(aten.full.default, (list(value.shape), 0), options)
+    zeros = graph.call_function(aten.full.default, (_sizes(graph, value.shape), 0), options)
     zeros.meta = {"val": value, "phase": "backward"}
     return zeros
+
+
+def _sizes(graph: fx.Graph, sizes: Sequence[Any]) -> list[Any]:
+    """These, computed from the sizes that the graph is given."""
+    if all(isinstance(size, int) for size in sizes):
+        return list(sizes)
+    nodes = SizeNodes(graph)
+    for node in graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, SYM_TYPES):
+            nodes.bind(value, node)
+        elif isinstance(value, torch.Tensor) and not isinstance(node.meta.get("role"), Tangent):
+            nodes.bind_layout(value, node)
+    return [size if isinstance(size, int) else nodes.node_for(size) for size in sizes]

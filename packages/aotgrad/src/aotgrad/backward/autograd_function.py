@@ -15,7 +15,7 @@ import torch
 
 from aotgrad.autograd_graph.saved_inputs import Noted, grouped, refuse_written
 from aotgrad.autograd_graph.saved_tensors import Behind, refuse_partial_checkpoint, refuse_second_time
-from aotgrad.backward.absent_tangents import has_fixed_sizes, saved_read, without_tangents
+from aotgrad.backward.absent_tangents import has_known_sizes, saved_read, without_tangents
 from aotgrad.backward.batched_tangents import is_batched
 from aotgrad.backward.double_backward import (
     Again,
@@ -123,7 +123,7 @@ def unconnected(joint: JointGraph) -> frozenset[int]:
     return frozenset(
         index
         for index, role in enumerate(given)
-        if index not in read and isinstance(role, Primal) and role.requires_grad
+        if index not in read and isinstance(role, Primal) and role.requires_grad and not role.reached
     )
 
 
@@ -143,6 +143,7 @@ def layout_of(joint: JointGraph, pair: Pair) -> Layout:
     marked = [i for i, role in enumerate(roles) if isinstance(role, (UpdatedInput, Result)) and role.differentiable]
     tensors = sum(isinstance(role, (UpdatedInput, Result)) for role in roles)
     changed = frozenset(mutation.input for mutation in pair.facts.mutations if mutation.tracked)
+    # Which inputs are read again is not what forward saves: gradients of gradients need more.
     kept = inputs_read(joint)
     own = _saved_inputs(pair)
     noted = grouped([frozenset(saved for saved in each.inputs if saved.input not in own) for each in joint.behind])
@@ -199,6 +200,7 @@ def _write_forward(source: Source, layout: Layout, freeing: Freeing, read: Resul
         source.add(
             f"ctx.like = ({', '.join(f'(v{i}.shape, v{i}.dtype, v{i}.device)' for i in layout.differentiable)},)", 2
         )
+    # Or autograd would fill in zeros, and nobody could tell which gradients did arrive.
     source.add("ctx.set_materialize_grads(False)", 2)
     given = [values[index] for index in layout.order]
     source.add(f"return {', '.join(given)}{',' if len(given) == 1 else ''}", 2)
@@ -211,13 +213,17 @@ def _write_backward(source: Source, layout: Layout, pair: Pair, freeing: Freeing
     source.add(f"def backward(ctx, {', '.join(arriving)}):", 1)
     # Autograd comes by also where whatever used the results gave no gradient at all.
     source.add(f"if {' is '.join([*tangents, 'None'])}: return {', '.join(['None'] * len(pair.forward.inputs))}", 2)
-    fewer = len(tangents) > 1 and has_fixed_sizes(pair.backward)
+    # With some tangents absent a shorter backward is compiled; where zeros of its sizes could not be written, they are
+    # filled in instead, and gradients that come of those alone are None all the same.
+    fewer = len(tangents) > 1 and has_known_sizes(pair.backward)
     freeing.write_checks(source, tangents)
     _write_version_checks(source, tangents, layout)
+    # Somebody wants to differentiate the gradients: `create_graph=True`.
     source.add("if is_grad_enabled():", 2)
     source.add(f"return again(Compiled.backward, ctx, ({', '.join(arriving)},))", 3)
     if len(tangents) > 1:
         source.add(f"absent = {{k for k, t in enumerate(({', '.join(tangents)},)) if t is None}}", 2)
+    # Kept as they arrive, before layouts are changed below.
     passed_on = gradients_passed_on(pair.backward)
     if passed_on or fewer:
         source.add(f"arrived = {', '.join(tangents)},", 2)
@@ -244,7 +250,7 @@ def _write_version_checks(source: Source, tangents: Sequence[str], layout: Layou
 
 
 def _freeing_of(layout: Layout, pair: Pair, read: ResultsRead) -> Freeing:
-    spares = len(layout.differentiable) > 1 and has_fixed_sizes(pair.backward)
+    spares = len(layout.differentiable) > 1 and has_known_sizes(pair.backward)
     return Freeing(layout.behind, layout.saved, spares, len(read.own), read.computed_again)
 
 
@@ -344,7 +350,7 @@ class DifferentiableBackward:
         return tuple(gradients)
 
     def by_role(
-        self, ctx: Any, arriving: Sequence[Any], place: int = 0, below: Mapping[int, torch.Tensor] | None = None
+        self, ctx: object, arriving: Sequence[object], place: int = 0, below: Mapping[int, torch.Tensor] | None = None
     ) -> dict[Gradient, Any] | str:
         """The gradients for these tangents of the stage at `place`, or why there are none that can be differentiated;
         ``below``: the histories of results of other stages."""
@@ -412,11 +418,11 @@ def _once(backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any], reaso
     return refused(reason, gradients, [*reached_from, *tangents])
 
 
-def refused(reason: str, gradients: Sequence[Any], reached_from: Sequence[Any]) -> Any:
+def refused(reason: str, gradients: Sequence[object], reached_from: Sequence[object]) -> Any:
     return _Refused.apply(_DOUBLE_BACKWARD + reason, tuple(gradients), *reached_from)
 
 
-def as_they_came(inputs: Sequence[Any], changed: Collection[int]) -> tuple[Any, ...]:
+def as_they_came(inputs: Sequence[object], changed: Collection[int]) -> tuple[Any, ...]:
     """The inputs, where they are about to be changed as other tensors with the history that they have until then."""
     with torch.enable_grad():
         return tuple(_AsItCame.apply(value) if index in changed else value for index, value in enumerate(inputs))
@@ -424,11 +430,11 @@ def as_they_came(inputs: Sequence[Any], changed: Collection[int]) -> tuple[Any, 
 
 class _AsItCame(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: object, value: torch.Tensor) -> torch.Tensor:
         return value.detach()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
+    def backward(ctx: object, gradient: object) -> Any:
         return gradient
 
 
@@ -465,7 +471,7 @@ class FewerTangents:
         with self._lock:
             return saved_read(self._backward, self.half(key))
 
-    def __call__(self, absent: set[int], inputs: list[Any], arrived: Sequence[Any]) -> list[Any]:
+    def __call__(self, absent: set[int], inputs: list[object], arrived: Sequence[object]) -> list[Any]:
         key = frozenset(absent)
         with self._lock:
             half = self.half(key)

@@ -28,7 +28,7 @@ def compiled_or_batched(half: Half, compile_half: Callable[[Half], Boxed]) -> Bo
     one_by_one: Boxed | None = None
     lock = threading.Lock()
 
-    def run(inputs: list[Any]) -> Sequence[Any]:
+    def run(inputs: list[object]) -> Sequence[Any]:
         nonlocal compiled, one_by_one
         if maybe_current_level() is not None or any(is_legacy_batchedtensor(inputs[place]) for place in tangents):
             if one_by_one is None:

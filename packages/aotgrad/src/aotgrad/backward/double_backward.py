@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from aotgrad.autograd_graph.missing_gradients import reached_by
-from aotgrad.backward.absent_tangents import drop_absent, has_fixed_sizes, saved_read, without_tangents
+from aotgrad.backward.absent_tangents import drop_absent, has_known_sizes, saved_read, without_tangents
 from aotgrad.backward.create_graph_formulas import refuse_zeros_in_running_products, solve_with_matrices
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
@@ -204,7 +204,7 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
     read = frozenset(index for index, node in enumerate(graph.find_nodes(op="placeholder")) if node.users)
 
     def holds() -> Sequence[bool]:
-        fixed = has_fixed_sizes(pair.backward)
+        fixed = has_known_sizes(pair.backward)
         needed = saved_read(pair.backward, without_tangents(pair.backward, absent) if fixed else pair.backward)
         return [each or number in taken for number, each in enumerate(needed)]
 
@@ -347,11 +347,11 @@ def history_of(result: torch.Tensor) -> torch.Tensor:
 
 class _History(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, result: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: object, result: torch.Tensor) -> torch.Tensor:
         return torch.empty_strided(result.shape, (0,) * result.dim(), dtype=result.dtype, device=result.device)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
+    def backward(ctx: object, gradient: object) -> Any:
         return gradient
 
 
@@ -366,11 +366,11 @@ def with_history(value: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
 
 class _WithHistory(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, value: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: object, value: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
         return value.detach()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> tuple[None, Any]:
+    def backward(ctx: object, gradient: object) -> tuple[None, Any]:
         return None, gradient
 
 
@@ -420,7 +420,7 @@ def _use_what_has_a_formula(graph: fx.Graph) -> None:
             node.args = (*node.args[:3], *node.args[5:])
 
 
-def _write_slice(into: torch.Tensor, value: torch.Tensor, dim: int = 0, *at: Any) -> torch.Tensor:
+def _write_slice(into: torch.Tensor, value: torch.Tensor, dim: int = 0, *at: object) -> torch.Tensor:
     return torch.view_as_complex(aten.slice_scatter(*_as_pairs(into, value), dim % into.dim(), *at))
 
 

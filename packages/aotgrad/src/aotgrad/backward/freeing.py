@@ -135,7 +135,7 @@ class Held:
         return [each if is_read else None for (each, _), is_read in pairs]
 
 
-def _is_followed(value: Any) -> bool:
+def _is_followed(value: object) -> bool:
     return isinstance(value, torch.Tensor) and not value.is_inference()
 
 
@@ -171,7 +171,7 @@ def results_of(ctx: Any, found: Sequence[Any], saved: int) -> Sequence[torch.Ten
     return results
 
 
-def _some(saved: Sequence[Any], read: Sequence[bool], error: RuntimeError) -> Sequence[Any]:
+def _some(saved: Sequence[object], read: Sequence[bool], error: RuntimeError) -> Sequence[Any]:
     try:
         return [unpack(each) if is_read else None for each, is_read in zip(saved, read, strict=False)]
     except RuntimeError:  # torch gives a function's own results to nobody else

@@ -18,7 +18,7 @@ import torch
 from aotgrad.autograd_graph.result_levels import Stage
 from aotgrad.autograd_graph.saved_inputs import refuse_written
 from aotgrad.autograd_graph.saved_tensors import refuse_partial_checkpoint, refuse_second_time
-from aotgrad.backward.absent_tangents import has_fixed_sizes
+from aotgrad.backward.absent_tangents import has_known_sizes
 from aotgrad.backward.autograd_function import (
     Boxed,
     DifferentiableBackward,
@@ -53,7 +53,7 @@ class Staged:
         self.expected = tangent_values(pair)
         self.roles = gradients_of(pair.backward)
         self.passed_on = gradients_passed_on(pair.backward)
-        self.fixed_sizes = has_fixed_sizes(pair.backward)
+        self.known_sizes = has_known_sizes(pair.backward)
         self.fewer = FewerTangents(pair.backward, compile_backward)
         self.early = early_writes(joint, pair)
         self.writes = {mutation.input: mutation.writes for mutation in pair.facts.mutations}
@@ -71,7 +71,7 @@ class Staged:
         read = self.results[place]
         return Freeing(behind, sum(self.read[place]), False, len(read.own), read.computed_again)
 
-    def come_by(self, arriving: Sequence[Any]) -> int:
+    def come_by(self, arriving: Sequence[object]) -> int:
         """The nodes behind the results that gradients arrive for, of those that hold tensors."""
         here = [each for each, tangent in zip(self.layout.behind, arriving, strict=True) if tangent is not None]
         if any(each.checkpoint for each in here):
@@ -80,12 +80,12 @@ class Staged:
 
     def _saved_for(self, stage: Stage) -> list[bool]:
         """Which saved tensors the backward of a stage reads."""
-        if not self.fixed_sizes:
+        if not self.known_sizes:
             return [True] * len(self._saved)
         read = self.fewer.half(frozenset(range(self.count)).difference(stage.outputs)).inputs
         return [role in read or role.name in self._always for role in self._saved]
 
-    def __call__(self, *given: Any) -> tuple[Any, ...]:
+    def __call__(self, *given: object) -> tuple[Any, ...]:
         with torch.no_grad():
             found = self.forward([*given])
         layout = self.layout
@@ -109,12 +109,12 @@ class Staged:
         return tuple(values)
 
     def gradients(
-        self, sizes: Sequence[Any], saved: Sequence[Any], arriving: Sequence[Any], arrived: Sequence[Any]
+        self, sizes: Sequence[object], saved: Sequence[object], arriving: Sequence[object], arrived: Sequence[object]
     ) -> dict[Gradient, Any]:
         absent = {number for number, tangent in enumerate(arriving) if tangent is None}
         given = [*sizes, *saved, *arriving]
         found: Sequence[Any]
-        if self.fixed_sizes:
+        if self.known_sizes:
             found = self.fewer(absent, given, arrived)
         else:
             if self._whole is None:
@@ -142,7 +142,7 @@ def reached_later(found: Sequence[Stage], early: Mapping[int, int]) -> frozenset
     return frozenset(reached)
 
 
-def _unviewed(value: Any) -> Any:
+def _unviewed(value: object) -> Any:
     """No view that autograd knows: a result could not be changed in place, and what is saved not read once its base
     has become a result."""
     return value.detach() if isinstance(value, torch.Tensor) and value._is_view() else value
@@ -224,10 +224,10 @@ _apply_stage = plainly_applied(_Stage)
 def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
     staged: Staged = ctx.call.staged
     pairs = enumerate(zip(arriving, staged.expected, strict=True))
-    given = [None if pair[0] is None and staged.fixed_sizes else arranged(ctx, number, pair) for number, pair in pairs]
+    given = [None if pair[0] is None and staged.known_sizes else arranged(ctx, number, pair) for number, pair in pairs]
     absent = {number for number, tangent in enumerate(arriving) if tangent is None}
     read = staged.read[ctx.place]
-    reads = (lambda: staged.fewer.reads(absent)) if staged.fixed_sizes else None
+    reads = (lambda: staged.fewer.reads(absent)) if staged.known_sizes else None
     saved = saved_by(ctx, reads)[: len(read)] if any(read) else [None] * len(read)
     with torch.no_grad():
         found = staged.gradients(ctx.call.sizes, saved, given, arriving)

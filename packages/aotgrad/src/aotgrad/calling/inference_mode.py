@@ -32,7 +32,7 @@ def without_gradients() -> Iterator[None]:
 def running_elsewhere(inner: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
     """`inner`, run in the inference mode that the caller is not in."""
 
-    def run(*inputs: Any) -> Sequence[Any]:
+    def run(*inputs: object) -> Sequence[Any]:
         with torch.inference_mode(not torch.is_inference_mode_enabled()):
             return inner(*inputs)
 
@@ -42,7 +42,7 @@ def running_elsewhere(inner: Callable[..., Sequence[Any]]) -> Callable[..., Sequ
 def made_elsewhere(inner: Callable[..., Sequence[Any]], places: Sequence[int]) -> Callable[..., Sequence[Any]]:
     """`inner`, of whose values those at `places` were made in the inference mode that the caller is not in."""
 
-    def run(*inputs: Any) -> Sequence[Any]:
+    def run(*inputs: object) -> Sequence[Any]:
         values = [*inner(*inputs)]
         with torch.inference_mode(not torch.is_inference_mode_enabled()):
             for place in places:

@@ -39,7 +39,7 @@ class PackedProgram:
         self.returned: list[Wrapping | int | None] = []  # an integer: the caller's own object at that position
         self.gradients: dict[int, Opened] = {}
 
-    def __call__(self, recorder: Recorder, args: Sequence[Any]) -> Sequence[Any]:
+    def __call__(self, recorder: Recorder, args: Sequence[object]) -> Sequence[Any]:
         recorder.until_traced.enter_context(SubclassDispatch())
         recorder.until_traced.enter_context(functional.hidden())
         values = wrap_all(self.wrappings, args)
@@ -77,7 +77,7 @@ class PackedProgram:
         return kept
 
 
-def open_arguments(args: Sequence[Any], *, dynamic: bool) -> tuple[tuple[Wrapping | None, ...], list[Any]]:
+def open_arguments(args: Sequence[object], *, dynamic: bool) -> tuple[tuple[Wrapping | None, ...], list[Any]]:
     """How each argument is wrapped, and the plain ones within."""
     wrappings, flat = unwrap_all(args)
     if dynamic and any(wrappings):
@@ -103,7 +103,7 @@ def packed_call(call: Call, program: PackedProgram, *, training: bool) -> Call:
     gradients = {index: opened.gradient for index, opened in program.gradients.items()} if training else {}
     wrappings, returned = tuple(program.wrappings), tuple(program.returned)
 
-    def packed(*values: Any) -> list[Any]:
+    def packed(*values: object) -> list[Any]:
         flat: list[Any] = []
         for index, (wrapping, value) in enumerate(zip(wrappings, values, strict=True)):
             if index in gradients:

@@ -6,7 +6,6 @@ Must not know: what runs on it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import fx
@@ -40,7 +39,7 @@ def storage_numel(entry: GraphInput, signature: Signature) -> Callable[..., int]
 
 
 def _of_memory(position: int) -> Callable[..., int]:
-    def numel(*arguments: Any) -> int:
+    def numel(*arguments: object) -> int:
         tensor: torch.Tensor = arguments[position]
         return tensor.untyped_storage().nbytes() // tensor.element_size()
 

@@ -63,7 +63,7 @@ class Outputs:
             return f"a{output.position}"
         return self._path(f"a{output.position}" if isinstance(output, OfInput) else f"r{output.result}", output.steps)
 
-    def _path(self, base: str, steps: Sequence[Any]) -> str:
+    def _path(self, base: str, steps: Sequence[object]) -> str:
         source = self._source
         if steps and isinstance(steps[-1], (Followed, Unfollowed)):
             mode = f"{source.constant(_within, 'within')}({source.constant(_mode_of(steps[-1]), 'mode')}, lambda: "
@@ -73,7 +73,7 @@ class Outputs:
             return f"{source.constant(_frozen, 'frozen')}({self._path(base, steps[:-1])}, {reason})"
         return self._in_mode(base, steps, ("", ""))
 
-    def _in_mode(self, base: str, steps: Sequence[Any], mode: tuple[str, str]) -> str:
+    def _in_mode(self, base: str, steps: Sequence[object], mode: tuple[str, str]) -> str:
         """Steps up to one of several views are a line of their own."""
         expression, inside = base, False
         for step in steps:
@@ -121,13 +121,13 @@ def _within(mode: Callable[[], AbstractContextManager[None]], view: Callable[[],
         return view()
 
 
-def _frozen(view: torch.Tensor, reason: Any) -> torch.Tensor:
+def _frozen(view: torch.Tensor, reason: object) -> torch.Tensor:
     if view._is_view():  # where the caller asks for no gradients it is none to autograd
         set_creation_meta(view, reason)
     return view
 
 
-def _size_name(value: Any) -> str | None:
+def _size_name(value: object) -> str | None:
     return f"n{value.index}" if isinstance(value, SizeRef) else None
 
 

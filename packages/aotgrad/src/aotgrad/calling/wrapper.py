@@ -64,7 +64,7 @@ def _names(signature: Signature) -> str:
 def _is_plain(signature: Signature, facts: Facts, boxed: bool) -> bool:
     """May arguments and results go through untouched?"""
     direct = tuple(OfResult(index) for index in range(facts.results))
-    changes = facts.mutations or facts.counts or (boxed and facts.versions)
+    changes = facts.mutations or facts.counts or facts.owners or (boxed and facts.versions)
     return signature.passes_through and not changes and facts.outputs == direct and not facts.sizes
 
 
@@ -96,6 +96,8 @@ def _write_call(
         source.add(f"except (TypeError, ValueError) as e: refuse_miscount(e, 'inference', {len(returned)}); raise", 1)
     else:
         source.add(f"inner({arguments})", 1)
+    for result in facts.owners:  # without a history, so that nobody but its own views knows what it was made from
+        source.add(f"r{result} = r{result}.detach()", 1)
     older = _write_older(source, signature, facts)
     copied = _write_mutations(source, signature, facts, given, written, early)
     _write_counts(source, [each for each in facts.counts if each[0] in changed], copied)
@@ -124,7 +126,7 @@ def _write_input(source: Source, index: int, entry: GraphInput, signature: Signa
     return f"b{index}"
 
 
-def _write_check(source: Source, position: int, value: Any) -> None:
+def _write_check(source: Source, position: int, value: object) -> None:
     """A value that is neither tensor nor size is part of the graph: calling with another would be wrong in silence."""
     if isinstance(value, (int, float, str, bool, type(None))):
         same = "is" if value is None or isinstance(value, bool) else "=="

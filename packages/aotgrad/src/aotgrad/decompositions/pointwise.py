@@ -14,7 +14,7 @@ from aotgrad.torch_versions import aten
 
 
 @decomposition(aten.addcmul.default)
-def addcmul(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: Any = 1) -> torch.Tensor:
+def addcmul(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: object = 1) -> torch.Tensor:
     product = a * b if value == 1 else value * a * b
     return x + product
 
@@ -38,7 +38,7 @@ def lerp(start: torch.Tensor, end: torch.Tensor, weight: torch.Tensor) -> torch.
 
 
 @decomposition(aten.rsub.Tensor, aten.rsub.Scalar)
-def rsub(x: torch.Tensor, y: Any, alpha: Any = 1) -> torch.Tensor:
+def rsub(x: torch.Tensor, y: object, alpha: object = 1) -> torch.Tensor:
     return y + torch.neg(x if alpha == 1 else x * alpha)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
 
 import torch
 from torch import fx
@@ -91,7 +90,7 @@ def _is_one(node: fx.Node) -> bool:
     return isinstance(node.meta["val"], torch.Tensor)
 
 
-def _may_be_changed(role: Any) -> bool:
+def _may_be_changed(role: object) -> bool:
     return isinstance(role, Primal) and not role.parameter and not role.mutated
 
 
@@ -136,7 +135,7 @@ def _may_run_again(node: fx.Node) -> bool:
 
 
 @cache
-def is_cheap(target: Any) -> bool:
+def is_cheap(target: object) -> bool:
     """May this operator run twice?  Only ATen operators, whose cost is known, and not those of the lists above."""
     if not isinstance(target, OpOverload) or target.namespace not in ("aten", "prims"):
         return False

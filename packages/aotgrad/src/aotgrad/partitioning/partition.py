@@ -66,7 +66,7 @@ def default_partition(joint: JointGraph) -> Pair:
     return cut(as_joint(joint), recomputed=frozenset())
 
 
-def as_joint(given: Any) -> JointGraph:
+def as_joint(given: object) -> JointGraph:
     """What a partition is given; whoever calls one by hand is told."""
     if isinstance(given, JointGraph):
         return given
@@ -76,7 +76,7 @@ def as_joint(given: Any) -> JointGraph:
     )
 
 
-def needed(values: Iterable[Any]) -> set[fx.Node]:
+def needed(values: Iterable[object]) -> set[fx.Node]:
     """The nodes that `values` depend on, themselves included."""
     found: set[fx.Node] = set()
     pending = [value for value in values if isinstance(value, fx.Node)]
@@ -116,7 +116,7 @@ def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
 
 
 def _just_in_time(
-    backward: Sequence[fx.Node], gradients: Sequence[Any], recomputed: frozenset[fx.Node]
+    backward: Sequence[fx.Node], gradients: Sequence[object], recomputed: frozenset[fx.Node]
 ) -> list[fx.Node]:
     """`backward` with each recomputed node right before its first use, so that few of them are alive at a time."""
     ordered: dict[fx.Node, None] = {}
@@ -154,7 +154,7 @@ def _is_arithmetic(node: fx.Node) -> bool:
     return node.op == "call_function" and bool(node.all_input_nodes) and all(map(is_size, node.all_input_nodes))
 
 
-def _saved(backward: Sequence[fx.Node], gradients: Sequence[Any], inside: set[fx.Node]) -> list[fx.Node]:
+def _saved(backward: Sequence[fx.Node], gradients: Sequence[object], inside: set[fx.Node]) -> list[fx.Node]:
     """What backward reads and does not compute, in order of first use."""
     reads = [*(source for node in backward for source in node.all_input_nodes), *gradients]
     return [

@@ -110,7 +110,7 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
     return joint
 
 
-def _take_over_views(known: fx.Node, node: fx.Node, sharing: dict[Any, list[fx.Node]]) -> bool:
+def _take_over_views(known: fx.Node, node: fx.Node, sharing: dict[object, list[fx.Node]]) -> bool:
     """Views of `node` become views of the equal `known`, as who asks for their memory must see; whether they can."""
     value, (memory, *more) = known.meta.get("val"), _memories(node)
     if more or not isinstance(value, torch.Tensor) or _memories(known) == {memory}:
@@ -138,7 +138,7 @@ def _memories_returned(joint: JointGraph) -> set[Any]:
     return {memory for node in joint.values for memory in _memories(node)}
 
 
-def _memories(value: Any) -> set[Any]:
+def _memories(value: object) -> set[Any]:
     """What nodes over the same memory have in common, of each of its results; a node without memory has only itself."""
     held = value.meta.get("val") if isinstance(value, fx.Node) else None
     tensors = [each for each in pytree.tree_leaves(held) if isinstance(each, torch.Tensor)]
@@ -158,7 +158,7 @@ def _brings_sizes(node: fx.Node) -> bool:
     return bool(own) and not own.issubset(symbol for given in node.all_input_nodes for symbol in symbols_of(given))
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> Any:
     """Hashable, and equal only for arguments that mean the same: 1 is not 1.0, and 0.0 is not -0.0."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_frozen, value))

@@ -32,7 +32,7 @@ def _view(spread: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     return spread[(None,) * new + (...,)]
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: object, other: object) -> bool:
     """Without asking which sizes there are: that would be relied on."""
     if isinstance(one, SYM_TYPES) and isinstance(other, SYM_TYPES):
         return bool(one.node.expr == other.node.expr)

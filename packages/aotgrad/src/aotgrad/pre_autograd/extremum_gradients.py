@@ -19,7 +19,7 @@ from aotgrad.torch_versions import is_functorch_wrapped_tensor
 _NODES = frozenset({"MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0"})
 
 
-def extreme(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def extreme(function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """What `function` gives, and behind it the gradient that eager gives; along a dimension that is torch's own."""
     result = function(*args, **kwargs)
     node = result.grad_fn if isinstance(result, torch.Tensor) else None

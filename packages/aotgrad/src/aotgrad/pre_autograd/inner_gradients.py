@@ -15,7 +15,7 @@ import torch
 from aotgrad.errors import Unsupported
 
 
-def refuse_gradients_from_outside(arrived: Mapping[Any, torch.Tensor], outputs: Any, asked: Any) -> None:
+def refuse_gradients_from_outside(arrived: Mapping[object, torch.Tensor], outputs: object, asked: object) -> None:
     """`arrived` are inputs with a history, by the nodes at which autograd comes to them."""
     if not arrived:
         return

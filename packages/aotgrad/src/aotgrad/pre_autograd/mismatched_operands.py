@@ -49,7 +49,7 @@ _OTHER_NAMES = {
 """What torch has by two names, and says of one of them alone that it computes by element."""
 
 
-def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def refuse_misfits(func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """`func` is what the program calls."""
     name = getattr(func, "__name__", "").split(".")[0]
     name, out = _OTHER_NAMES.get(name, name), kwargs.get("out")
@@ -124,7 +124,7 @@ _TAKEN_BY_ALL: Sequence[Mapping[torch.dtype, torch.dtype]] = (
 
 
 @cache
-def _is_torchs(func: Any, name: str) -> bool:
+def _is_torchs(func: object, name: str) -> bool:
     """Whether nothing happens in it but what torch computes."""
     if getattr(func, "__module__", None) == "torch.nn.functional":
         return True
@@ -135,7 +135,7 @@ def _has_symbolic_sizes(tensor: torch.Tensor) -> bool:
     return any(not isinstance(size, int) for size in tensor.shape)
 
 
-def _short(leaf: Any, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
+def _short(leaf: object, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return 1 if (number := _known(leaf)) is None else number  # that only data can tell
     sizes = [min(2 if (size := _known(each)) is None else size, _LONGEST_ASKED) for each in leaf.shape]
@@ -186,7 +186,7 @@ def _as_in_eager() -> Iterator[None]:
 
 
 def _without_sizes(
-    name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    name: str, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """The call for a result of two elements, or of two more along each axis than its operand has."""
     if name not in _SIZES:
@@ -199,7 +199,7 @@ def _without_sizes(
     return (*args[:position], _few(args[position], keyword), *args[position + 1 :]), kwargs
 
 
-def _few(sizes: Any, keyword: str) -> tuple[int, ...]:
+def _few(sizes: object, keyword: str) -> tuple[int, ...]:
     """Two elements, or one more on either side of each dimension."""
     return (2,) if keyword == "size" or not isinstance(sizes, Sequence) else (1,) * len(sizes)
 
@@ -208,7 +208,7 @@ def _has_large_number(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return any(type(each) in (int, float) and abs(each) > _HELD_BY_ALL for each in (*args, *kwargs.values()))
 
 
-def _is_larger_than(written: Any, others: Any) -> bool:
+def _is_larger_than(written: object, others: object) -> bool:
     """Whether another operand would have to make the tensor that is written larger."""
     if not isinstance(written, torch.Tensor):
         return False
@@ -225,7 +225,7 @@ def _grows(size: int | torch.SymInt, other: int | torch.SymInt) -> bool:
     return size == 1 and other != 1
 
 
-def _may_not_fit(leaves: Sequence[Any]) -> bool:
+def _may_not_fit(leaves: Sequence[object]) -> bool:
     """Whether types differ, or are of integers, which most functions do not give."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if any(type(tensor) is not torch.Tensor or tensor.layout is not torch.strided for tensor in tensors):
@@ -243,7 +243,7 @@ def _is_too_large(leaves: Sequence[Any]) -> bool:
     return any(abs(number) > _largest(kind) for number in numbers for kind in kinds)
 
 
-def _has_type(leaf: Any) -> bool:
+def _has_type(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor | torch.dtype)
 
 
@@ -260,14 +260,14 @@ def _small(value: Any) -> Any:
     return value.node.hint or 1
 
 
-def _without_data(value: Any) -> Any:
+def _without_data(value: object) -> Any:
     """A tensor of the same sizes and type."""
     if isinstance(value, torch.Tensor):
         return torch.empty(tuple(map(_known, value.shape)), dtype=value.dtype, device="meta")
     return _known(value)
 
 
-def _known(size: Any) -> Any:
+def _known(size: object) -> Any:
     return size.node.hint if isinstance(size, SYM_TYPES) else size
 
 

@@ -19,7 +19,7 @@ from aotgrad.tensors import functional
 from aotgrad.torch_versions import DisableTorchDispatch, pytree
 
 
-def refuse_overlaps(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def refuse_overlaps(func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """`func` is what the program calls; a write through an expanded tensor would be taken for a sum over its copies."""
     name = getattr(func, "__name__", "").split(".")[0]
     in_place = name.endswith("_") and not name.endswith("__")
@@ -36,7 +36,7 @@ def refuse_overlaps(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         _refuse_reading(name, out, [*args[_is_added_to(name, args, out) :], rest])
 
 
-def _is_added_to(name: str, args: Sequence[Any], out: torch.Tensor) -> bool:
+def _is_added_to(name: str, args: Sequence[object], out: torch.Tensor) -> bool:
     """Whether a product is added to what ``out`` is."""
     return name in _ADD_PRODUCTS and bool(args) and _is_dense(args[0]) and _place(args[0]) == _place(out)
 
@@ -44,7 +44,7 @@ def _is_added_to(name: str, args: Sequence[Any], out: torch.Tensor) -> bool:
 _ADD_PRODUCTS = ("addmm", "addmv", "addr", "addbmm", "baddbmm")
 
 
-def _is_dense(value: Any) -> bool:
+def _is_dense(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided
 
 
@@ -54,7 +54,7 @@ def _refuse_copies(name: str, written: torch.Tensor) -> None:
         raise Unsupported(f"{name} writes to memory that an expanded tensor shows several times", "clone it first")
 
 
-def _refuse_reading(name: str, written: torch.Tensor, read: Sequence[Any]) -> None:
+def _refuse_reading(name: str, written: torch.Tensor, read: Sequence[object]) -> None:
     """Element by element, what lies at the very same place may be read and written."""
     memory = None
     for tensor in pytree.tree_leaves(read):
@@ -77,7 +77,7 @@ def _refuse_setting(tensor: Any, index: Any, value: Any) -> None:
             raise Unsupported("what is assigned lies where it is assigned to", "give it a copy of what it reads")
 
 
-def _chosen(tensor: torch.Tensor, index: Any) -> torch.Tensor | None:
+def _chosen(tensor: torch.Tensor, index: object) -> torch.Tensor | None:
     """The part that an index of slices and numbers chooses, laid out and without data."""
     parts = index if isinstance(index, tuple) else (index,)
     layout = (*tensor.size(), *tensor.stride(), tensor.storage_offset())

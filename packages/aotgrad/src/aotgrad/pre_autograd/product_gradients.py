@@ -32,7 +32,7 @@ class Choice:
     passes_one: bool = False
 
 
-def _of_all(node: Any, arrives: torch.Tensor, input: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+def _of_all(node: object, arrives: torch.Tensor, input: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     return arrives * (result / input).conj()
 
 
@@ -43,7 +43,7 @@ def _of_rows(node: Any, arrives: torch.Tensor, input: torch.Tensor, result: torc
     return _of_all(node, arrives.unsqueeze(dim), input, result.unsqueeze(dim))
 
 
-def _running(node: Any, arrives: torch.Tensor, input: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+def _running(node: object, arrives: torch.Tensor, input: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     dim = _dim(node)
     return (result.conj() * arrives).flip(dim).cumsum(dim).flip(dim) / input.conj()
 
@@ -61,7 +61,7 @@ CHOICES: dict[str, Choice] = {
 }
 
 
-def product(function: Callable[..., Any], input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+def product(function: Callable[..., Any], input: torch.Tensor, *args: object, **kwargs: object) -> Any:
     """What `function` gives, and behind it a gradient that is chosen as in eager."""
     result = function(input, *args, **kwargs)
     node = result.grad_fn

@@ -73,7 +73,7 @@ class EarlyRules(TorchFunctionMode):
     def __init__(
         self,
         layouts: Mapping[int, torch.Tensor],
-        arrived: Mapping[Any, torch.Tensor],
+        arrived: Mapping[object, torch.Tensor],
         writing: Writing,
         versions: dict[int, tuple[torch.Tensor, int]],
         histories: Histories,
@@ -84,7 +84,11 @@ class EarlyRules(TorchFunctionMode):
         self._histories, self._watched = histories, watched
 
     def __torch_function__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: object,
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         result = self._run(_torchs_own(func), args, dict(kwargs or {}))
         if func != _FORGETS_HOOKS:
@@ -134,7 +138,7 @@ class EarlyRules(TorchFunctionMode):
         return result
 
     def _keeping_layout(
-        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, func: object, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> AbstractContextManager[None]:
         """What is written in place lies as before, where functionalization puts a new value in its place."""
         targets = args[0] if args and (_writes_in_place(func) or _told_to_write(func, args, kwargs)) else ()
@@ -154,7 +158,7 @@ class EarlyRules(TorchFunctionMode):
                 return out.copy_(value)
         return func(*args, **kwargs)
 
-    def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def _follow(self, func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         name = _name(func)
         if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
             with DisableTorchDispatch(), torch.no_grad():
@@ -180,11 +184,11 @@ def _takes_values(func: Any) -> bool:
     return name not in _ASKS and func not in _NO_OPERATORS
 
 
-def _name(func: Any) -> str:
+def _name(func: object) -> str:
     return str(getattr(func, "__name__", "")).split(".")[0]
 
 
-def _told_to_write(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+def _told_to_write(func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     """Whether a function that can be told to write in place is told to."""
     if len(args) > 1 and isinstance(func, FunctionType):
         names = func.__code__.co_varnames[: func.__code__.co_argcount]
@@ -192,7 +196,7 @@ def _told_to_write(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     return bool(kwargs.get("inplace"))
 
 
-def _writes_in_place(func: Any) -> bool:
+def _writes_in_place(func: object) -> bool:
     name = _name(func)
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and name not in _NEW_LAYOUT)
 
@@ -204,14 +208,14 @@ _LAID_OUT_ANEW = frozenset((
 """Operators whose functional twins return contiguous results."""
 
 
-def _written_by_a_copy(rule: Rule, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def _written_by_a_copy(rule: Rule, tensor: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
     """Whose layout is that of the tensor, whatever its sizes."""
     written = tensor.clone()
     rule(written, *args, **kwargs)
     return tensor.copy_(written)
 
 
-def _lie_apart(args: Sequence[Any], out: Any) -> bool:
+def _lie_apart(args: Sequence[object], out: object) -> bool:
     """Whether an operator may make its result in another layout than `out` has."""
     if not isinstance(out, torch.Tensor):
         return False
@@ -228,7 +232,7 @@ def _count_writes_to_list(func: Any, args: Sequence[Any]) -> None:
         torch.autograd.graph.increment_version([tensor for tensor in args[0] if not tensor.is_inference()])
 
 
-def _torchs_own(func: Any) -> Any:
+def _torchs_own(func: object) -> Any:
     """Torch tells a mode what `torch.Tensor` has under the operator's name, which a program may have put there; the
     operator itself calls nothing of the kind."""
     if not isinstance(func, FunctionType) or func.__module__.partition(".")[0] == "torch":
@@ -251,7 +255,7 @@ def _gradients(outputs: Any, inputs: Any, *, grad_outputs: Any, only_inputs: boo
     )  # fmt: skip
 
 
-def _refuse_out_with_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _refuse_out_with_gradients(args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """Operators refuse it, but some that are made of others do so only on real tensors."""
     if kwargs.get("out") is not None and torch.is_grad_enabled():
         leaves = pytree.tree_leaves((args, dict(kwargs)))
@@ -259,7 +263,7 @@ def _refuse_out_with_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -
             raise Unsupported("`out` is given while gradients are recorded", "call it under no_grad")
 
 
-def _refuse_write_to_inference(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _refuse_write_to_inference(func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """Of what was made in inference mode, outside of it: functionalization exchanges the data, which torch allows."""
     name = _name(func)
     writes = _told_to_write(func, args, kwargs) or _writes_in_place(func) or name in _NEW_LAYOUT
@@ -300,7 +304,7 @@ def set_data(tensor: torch.Tensor, other: torch.Tensor) -> None:
 
 
 @early(torch.Tensor.resize_, torch.ops.aten.resize_.default)
-def resize_(tensor: torch.Tensor, *size: Any, **options: Any) -> torch.Tensor:
+def resize_(tensor: torch.Tensor, *size: object, **options: object) -> torch.Tensor:
     """To the size that it has it does nothing, which functionalization counts as a write."""
     wanted = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     keeps = not options and not tensor.requires_grad and wanted == tuple(tensor.shape)
@@ -308,7 +312,7 @@ def resize_(tensor: torch.Tensor, *size: Any, **options: Any) -> torch.Tensor:
 
 
 @early(torch.bernoulli, torch.Tensor.bernoulli)
-def bernoulli(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def bernoulli(input: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
     """It draws in the order of a contiguous tensor, unlike what is drawn in place."""
     return torch.bernoulli(input.contiguous(), *args, **kwargs)
 
@@ -327,8 +331,16 @@ def functional_dropout(input: torch.Tensor, p: float = 0.5, training: bool = Tru
     return dropout(input, p, training)
 
 
+@early(torch.native_dropout, torch.ops.aten.native_dropout.default)
+def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> Any:
+    """Called by its name it draws for a probability of 1, too, which no other way to drop out does."""
+    if train and p == 1:
+        raise Unsupported("`native_dropout` is called with a probability of 1", "call `torch.dropout`")
+    return NotImplemented
+
+
 @early(torch.rrelu)
-def rrelu(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def rrelu(input: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
     """Its kernels give contiguous results; the functional twin, which tells of the noise, as the input lies."""
     return torch.rrelu(input, *args, **kwargs).contiguous()
 
@@ -345,14 +357,14 @@ def functional_rrelu(
     return result if inplace else result.contiguous()
 
 
-def _by_its_kernel(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _by_its_kernel(func: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """Where sizes are dynamic, torch prefers its rules in Python, also to kernels that take such sizes."""
     with DisablePythonDispatcher():
         return func(*args, **kwargs)
 
 
 @early(nnf.multilabel_margin_loss)
-def multilabel_margin_loss(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+def multilabel_margin_loss(input: torch.Tensor, *args: object, **kwargs: object) -> Any:
     """The rule counts what stands behind the last label, too."""
     return _by_its_kernel(nnf.multilabel_margin_loss, input, *args, **kwargs)
 
@@ -390,7 +402,7 @@ def one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> Any:
 
 
 @early(torch.linalg.matrix_rank)
-def matrix_rank(*args: Any, out: Any = None, **kwargs: Any) -> torch.Tensor:
+def matrix_rank(*args: object, out: object = None, **kwargs: object) -> torch.Tensor:
     """Where torch traces, its own code forgets `out` and leaves there what was there."""
     rank = torch.linalg.matrix_rank(*args, **kwargs)
     return rank if out is None else torch.add(rank, 0, out=out)
@@ -446,10 +458,10 @@ def _with_fixed_statistics(
 @early(nnf.batch_norm)
 def functional_batch_norm(
     input: torch.Tensor,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    running_mean: object,
+    running_var: object,
+    weight: object = None,
+    bias: object = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
@@ -462,7 +474,14 @@ def functional_batch_norm(
 
 @early(torch.native_batch_norm, torch.ops.aten.native_batch_norm, torch.ops.aten.native_batch_norm.default)
 def native_batch_norm(
-    input: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+    input: torch.Tensor,
+    weight: object,
+    bias: object,
+    mean: object,
+    var: object,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> Any:
     """The same kernel, called by its name."""
     if not training or mean is None:
@@ -504,10 +523,10 @@ for _func in (torch.Tensor.expand, torch.Tensor.expand_as, torch.broadcast_to, t
 @early(nnf.instance_norm)
 def functional_instance_norm(
     input: torch.Tensor,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
+    running_mean: object = None,
+    running_var: object = None,
+    weight: object = None,
+    bias: object = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-5,

@@ -31,7 +31,7 @@ _ORIGINALS: dict[OpOverload, OpOverload] = {}
 """Of each functional twin; filled where they are made."""
 
 
-def writing_overload(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> OpOverload | None:
+def writing_overload(func: object, args: Sequence[object], kwargs: dict[str, object]) -> OpOverload | None:
     """The overload behind a call, if it is a custom operator that writes to an argument."""
     if isinstance(func, OpOverloadPacket):
         overloads = func.overloads()
@@ -41,7 +41,7 @@ def writing_overload(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
     return func if schema_of(func).is_mutable else None
 
 
-def call_functional(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def call_functional(op: OpOverload, args: Sequence[object], kwargs: dict[str, object]) -> Any:
     """Call the twin of `op`, then write what it returns to the arguments that `op` would have written to."""
     if has_no_history(op):
         with torch.no_grad():
@@ -59,7 +59,7 @@ def has_no_history(op: OpOverload) -> bool:
     return registered and bool(dispatch_kernel_for_dispatch_key_is_fallthrough(name, "Autograd"))
 
 
-def _call_twin(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _call_twin(op: OpOverload, args: Sequence[object], kwargs: dict[str, object]) -> Any:
     given = _by_name(op, args, kwargs)
     results = functional_twin(op)(**given)
     results = results if isinstance(results, (list, tuple)) else (results,)
@@ -74,7 +74,7 @@ def _call_twin(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> A
     return None if not own else own[0] if len(own) == 1 else own
 
 
-def _by_name(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _by_name(op: OpOverload, args: Sequence[object], kwargs: dict[str, object]) -> dict[str, Any]:
     """Every argument under its name, defaults included."""
     given = dict(zip((argument.name for argument in schema_of(op).arguments), args, strict=False)) | kwargs
     return {a.name: given.get(a.name, a.default_value) for a in schema_of(op).arguments}

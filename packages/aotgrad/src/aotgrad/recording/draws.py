@@ -29,6 +29,14 @@ def dropout_scale(probability: float) -> float:
 _FROM = getattr(aten.random, "from")
 
 
+def all_dropped(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Dropout that keeps nothing, and its mask.
+
+    Eager draws nothing for it; torch's rule in Python, taken where sizes are dynamic, asks for the operator that does.
+    """
+    return tensor * tensor.new_zeros(()), torch.zeros_like(tensor, dtype=torch.bool)
+
+
 def is_dropout_mask(node: fx.Node) -> bool:
     """Is this what a `native_dropout` drew?"""
     source = node.args[0] if node.target is operator.getitem else None
@@ -46,7 +54,7 @@ def dropout_from_mask(graph: fx.Graph, node: fx.Node, mask: fx.Node) -> None:
         item.replace_all_uses_with(values)
 
 
-def printable(func: OpOverload, args: Sequence[Any]) -> OpOverload:
+def printable(func: OpOverload, args: Sequence[object]) -> OpOverload:
     """The operator under a name that a graph can be printed with: `random.from` is no Python."""
     if func is not _FROM:
         return func
@@ -55,7 +63,7 @@ def printable(func: OpOverload, args: Sequence[Any]) -> OpOverload:
     return aten.randint_like.low_dtype
 
 
-def in_memory_order(tensor: torch.Tensor, probability: float, **options: Any) -> torch.Tensor:
+def in_memory_order(tensor: torch.Tensor, probability: float, **options: object) -> torch.Tensor:
     """What `bernoulli_` draws: torch's functional operator for it draws as if the tensor were contiguous."""
     order, _ = compute_elementwise_output_logical_to_physical_perm(tensor)
     drawn = aten.bernoulli.p(tensor.permute(order).contiguous(), probability, **options)

@@ -45,7 +45,7 @@ def goes_apart(node: fx.Node) -> bool:
     return node.target is aten.detach.default or APART in node.meta
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether derivatives exist of this."""
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
@@ -105,7 +105,7 @@ class Histories:
         self._calls[get_sequence_nr() - 1] = node
         return node
 
-    def _current(self, args: Sequence[Any]) -> Iterator[Any]:
+    def _current(self, args: Sequence[object]) -> Iterator[Any]:
         for each in args:
             yield functional.current(each) if isinstance(each, torch.Tensor) else each
 
@@ -120,7 +120,7 @@ class Histories:
             call.drew = True
 
     def arguments(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, written: bool
+        self, args: Sequence[object], kwargs: Mapping[str, object], *, written: bool
     ) -> tuple[Sequence[Any], dict[str, Any]]:
         """What an operator is to take: of a tensor that autograd does not follow, though it is computed from what it
         follows, one without that history.  ``written``: it writes to the first."""
@@ -179,7 +179,7 @@ class Histories:
             self._follows.setdefault(node, node in self.leaves or any(self._follows[each] for each in before))
         return self._follows[last]
 
-    def _without_history(self, value: Any, apart: set[int]) -> Any:
+    def _without_history(self, value: object, apart: set[int]) -> Any:
         if isinstance(value, torch.Tensor):
             return self._detached(value) if id(value) in apart else value
         if isinstance(value, list):  # FX has one of its own
@@ -205,7 +205,7 @@ def _result(call: fx.Node, number: int, value: fx.Node) -> fx.Node:
     return found
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Whether this is a tensor that the graph knows, or nothing that leads to one."""
     if isinstance(value, torch.Tensor):
         return functional.is_functional(value)
@@ -213,7 +213,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, plain) or (isinstance(value, (tuple, list)) and all(map(_is_number_of, value)))
 
 
-def _is_number_of(value: Any) -> bool:
+def _is_number_of(value: object) -> bool:
     return isinstance(value, (bool, int, float, torch.SymInt))
 
 
@@ -236,7 +236,7 @@ def comes_from(node: fx.Node) -> Sequence[fx.Node]:
     return [] if goes_apart(node) or made or counted or drawn else node.all_input_nodes
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def _tensors(value: object) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):

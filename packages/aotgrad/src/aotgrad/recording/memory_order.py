@@ -14,7 +14,7 @@ from aotgrad.errors import Unsupported
 from aotgrad.torch_versions import OpOverload, aten
 
 
-def may_be_laid_out(args: Sequence[Any], result: torch.Tensor) -> bool:
+def may_be_laid_out(args: Sequence[object], result: torch.Tensor) -> bool:
     """Whether an operator and what it is taken apart into may lay out the result otherwise: of contiguous tensors both
     make contiguous ones.  Dynamic sizes are left alone, because to look at their strides would fix them."""
     if result.dim() < 2 or result.layout is not torch.strided or not has_known_layout(result):
@@ -66,7 +66,7 @@ def refuse_normal(drawn: torch.Tensor) -> None:
         raise Unsupported("normal_ draws into a tensor that has gaps in memory", "draw into one without, and copy it")
 
 
-def corrected(func: OpOverload, args: Sequence[Any], result: Any) -> Any:
+def corrected(func: OpOverload, args: Sequence[object], result: object) -> Any:
     """What a fake kernel gave, with the layout and the dtype of what the operator's own kernel gives."""
     rule = _CORRECTIONS.get(func)
     return result if rule is None else rule(result, *args)
@@ -83,24 +83,24 @@ def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[Any], dims: Se
     return x
 
 
-def _attention(result: tuple[torch.Tensor, torch.Tensor], query: torch.Tensor, *_: Any) -> Sequence[torch.Tensor]:
+def _attention(result: tuple[torch.Tensor, torch.Tensor], query: torch.Tensor, *_: object) -> Sequence[torch.Tensor]:
     """The logarithms of sums are as exact as the kernel's sums; torch 2.11 and 2.12 say float32 always."""
     return result[0], _of_dtype(result[1], torch.float64 if query.dtype == torch.float64 else torch.float32)
 
 
-def _counts(result: torch.Tensor, x: torch.Tensor, weights: torch.Tensor | None = None, *_: Any) -> torch.Tensor:
+def _counts(result: torch.Tensor, x: torch.Tensor, weights: torch.Tensor | None = None, *_: object) -> torch.Tensor:
     """Integers of 64 bits, or the sums of weights; torch 2.11 says the dtype of what is counted."""
     if weights is None:
         return _of_dtype(result, torch.int64)
     return _of_dtype(result, torch.float32 if weights.dtype == torch.float32 else torch.float64)
 
 
-def _positions(result: Sequence[torch.Tensor], *_: Any) -> Sequence[torch.Tensor]:
+def _positions(result: Sequence[torch.Tensor], *_: object) -> Sequence[torch.Tensor]:
     """Positions and counts that were not asked for are empty and integers all the same; torch 2.11 says floats."""
     return result[0], *(_of_dtype(tensor, torch.int64) for tensor in result[1:])
 
 
-def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> Sequence[torch.Tensor]:
+def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
     """Statistics of halves are as exact as the weights beside them on CPUs; fake kernels say halves, or floats."""
     if x.device.type != "cpu" or x.dtype not in (torch.float16, torch.bfloat16):
         return result
@@ -108,13 +108,13 @@ def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any
     return result[0], *(_of_dtype(tensor, beside) for tensor in result[1:3]), *result[3:]
 
 
-def _normalized_by_groups(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> Sequence[torch.Tensor]:
+def _normalized_by_groups(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
     """By the format of the operand; from torch 2.14 on the fake says contiguous."""
     result = _with_statistics(result, x, *rest)
     return _by_format(result[0], x), *result[1:]
 
 
-def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> Sequence[torch.Tensor]:
+def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
     """Batch norm's kernels for CPUs lay out what they normalise by channels, or contiguously."""
     result = _with_statistics(result, x, *rest)
     if x.device.type != "cpu" or not _has_known_format(x):
@@ -122,7 +122,7 @@ def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> 
     return _laid_out_as(result[0], memory_format_of(x)), *result[1:]
 
 
-def _gradient_of_normalized(result: Sequence[torch.Tensor], _: Any, x: torch.Tensor, *__: Any) -> Any:
+def _gradient_of_normalized(result: Sequence[torch.Tensor], _: object, x: torch.Tensor, *__: object) -> Any:
     """As the operand of the batch norm is read, however what arrives lies; a fake says as what arrives."""
     if x.device.type != "cpu" or not isinstance(result[0], torch.Tensor) or not _has_known_format(x):
         return result
@@ -164,7 +164,7 @@ def _format_seen(x: torch.Tensor, innermost: torch.memory_format) -> torch.memor
     return innermost
 
 
-def _by_format(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+def _by_format(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
     """Kernels for CPUs lay out what they give by channels, or contiguously."""
     if x.device.type != "cpu" or not has_known_layout(x):
         return result
@@ -172,20 +172,24 @@ def _by_format(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
     return _laid_out_as(result, torch.contiguous_format if innermost is None else _format_seen(x, innermost))
 
 
-def _each_contiguous_on_cpus(result: Sequence[torch.Tensor], x: torch.Tensor, *_: Any) -> Sequence[torch.Tensor]:
-    return [_contiguous(each) for each in result] if x.device.type == "cpu" else result
+def _each_contiguous_on_cpus(result: Sequence[torch.Tensor], *_: object) -> Sequence[torch.Tensor]:
+    return list(map(_contiguous_on_cpus, result))
 
 
-def _contiguous(result: torch.Tensor, *_: Any) -> torch.Tensor:
+def _contiguous_on_cpus(result: torch.Tensor, *_: object) -> torch.Tensor:
+    return _contiguous(result) if result.device.type == "cpu" else result
+
+
+def _contiguous(result: torch.Tensor, *_: object) -> torch.Tensor:
     return _laid_out_as(result, torch.contiguous_format) if has_known_layout(result) else result
 
 
-def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
     """As the operand lies, without its gaps; torch 2.11 says contiguous of some, and all of others."""
     return torch.empty_like(x, dtype=result.dtype) if has_known_layout(x) else result
 
 
-def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
+def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torch.Tensor:
     """Element by element, as all such kernels; torch's rules in Python spread the operands out first."""
     operands = [each for each in (x, y) if isinstance(each, torch.Tensor)]
     if len(operands) < 2 or not all(map(has_known_layout, operands)) or all(each.is_contiguous() for each in operands):
@@ -193,11 +197,15 @@ def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
     return torch.empty_like(torch.mul(x, y), dtype=result.dtype)
 
 
-def _as_products_on_cpus(result: torch.Tensor, x: torch.Tensor, y: Any, *_: Any) -> torch.Tensor:
+def _as_products_on_cpus(result: torch.Tensor, x: torch.Tensor, y: object, *_: object) -> torch.Tensor:
     return _as_products(result, x, y) if x.device.type == "cpu" else result
 
 
-def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: Any, noise: torch.Tensor, *rest: Any) -> torch.Tensor:
+def _gradient_of_elu(result: torch.Tensor, grad: torch.Tensor, *rest: object) -> torch.Tensor:
+    return _as_products(result, grad, rest[-1])
+
+
+def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: object, noise: torch.Tensor, *rest: object) -> torch.Tensor:
     """In training the noise is multiplied by what arrives, in this order; torch's rule in Python has the other."""
     training = rest[2]
     if not training or not has_known_layout(grad) or not has_known_layout(noise):
@@ -205,7 +213,7 @@ def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: Any, noise: torch.Ten
     return torch.empty_like(torch.mul(noise, grad), dtype=result.dtype)
 
 
-def _with_gaps(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+def _with_gaps(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
     """As what is written to; torch's rule in Python, which is taken where sizes are dynamic, says dense."""
     return result.new_empty_strided(x.shape, x.stride()) if has_gaps(x) else result
 
@@ -224,7 +232,10 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.roll.default: _roll,
     aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
     aten.bincount.default: _counts,
-    **dict.fromkeys((aten.max_unpool2d.default, aten.channel_shuffle.default), _by_format),
+    **dict.fromkeys(
+        (aten.max_unpool2d.default, aten.channel_shuffle.default, aten.native_channel_shuffle.default), _by_format
+    ),
+    **dict.fromkeys((aten.normal.Tensor_Tensor, aten.normal.float_Tensor), _contiguous_on_cpus),
     aten.native_dropout_backward.default: _as_products_on_cpus,
     **dict.fromkeys((aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar), _contiguous),
     aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
@@ -236,9 +247,12 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
             *(aten.copysign.Tensor, aten.heaviside.default, aten.logaddexp.default, aten.xlogy.Tensor),
             *(aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default),
             *(aten.div.Tensor_mode, aten.floor_divide.default, aten.special_xlog1py.default),
+            *(aten.hardsigmoid_backward.default, aten.hardswish_backward.default, aten.hardtanh_backward.default),
+            *(aten.logit_backward.default, aten.softplus_backward.default),
         ),
         _as_products,
     ),
+    aten.elu_backward.default: _gradient_of_elu,
     aten._native_batch_norm_legit.no_stats: _normalized,
     aten._native_batch_norm_legit_functional.default: _normalized,
     aten._native_batch_norm_legit_no_training.default: _normalized,
@@ -250,7 +264,7 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
 }
 
 
-def order_of(wanted: Any, found: torch.Tensor) -> list[int] | None:
+def order_of(wanted: object, found: torch.Tensor) -> list[int] | None:
     """The dimensions from the outermost to the innermost in memory where they are to be moved; None where nothing is to
     be done, or what is wanted has holes."""
     if not isinstance(wanted, torch.Tensor) or wanted.shape != found.shape or not wanted.numel():
@@ -265,7 +279,7 @@ def _now(number: Any) -> Any:
     return number.node.hint if isinstance(number, torch.SymInt) else number
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: object, other: object) -> bool:
     if isinstance(one, torch.SymInt) and isinstance(other, torch.SymInt):
         return bool(one.node.expr == other.node.expr)
     return type(one) is type(other) and bool(one == other)

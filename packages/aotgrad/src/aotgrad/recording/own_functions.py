@@ -31,7 +31,7 @@ class OwnBackward:
         self._function, self.drew = function, False
         self.__name__ = f"history_of_{function.__name__}"
 
-    def __call__(self, *args: Any) -> tuple[Any, ...]:
+    def __call__(self, *args: object) -> tuple[Any, ...]:
         given = (each.clone() if isinstance(each, torch.Tensor) else each for each in args)  # it may write to them
         found: Any = self._function.apply(*given)
         return found if isinstance(found, tuple) else (found,)

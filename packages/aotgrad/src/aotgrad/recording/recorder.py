@@ -21,7 +21,7 @@ from torch import fx
 
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.recording.custom_ops import in_place
-from aotgrad.recording.draws import Draws, dropout_scale, in_memory_order, printable
+from aotgrad.recording.draws import Draws, all_dropped, dropout_scale, in_memory_order, printable
 from aotgrad.recording.histories import Histories
 from aotgrad.recording.lost_writes import BY_STRIDES, WINDOWS, refuse_lost_writes
 from aotgrad.recording.memory_order import corrected, has_gaps, may_be_laid_out, order_of, refuse_normal
@@ -112,7 +112,7 @@ class Recorder(TorchDispatchMode):
 
     # -- inputs and results -------------------------------------------------------------------------------------
 
-    def add_input(self, name: str, value: Any) -> fx.Node:
+    def add_input(self, name: str, value: object) -> fx.Node:
         """A new placeholder, whenever it is needed: placeholders stay ahead of all other nodes."""
         with self._ahead_of_operators():
             node = self.graph.placeholder(name)
@@ -156,7 +156,11 @@ class Recorder(TorchDispatchMode):
     # -- operators ----------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(
-        self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         written = next((each for each in self._written if args and _are(args[0], each)), None)
         if written is None or _makes_views(func):
@@ -180,6 +184,9 @@ class Recorder(TorchDispatchMode):
         if func is aten.bernoulli.p and not args[0].is_contiguous():
             with self:
                 return in_memory_order(*args, **kwargs)
+        if func is aten.native_dropout.default and args[1] == 1 and args[2]:
+            with self:
+                return all_dropped(args[0])
         if func is aten.detach.default and self.phase == "backward" and _is_kept_by_checkpoint():
             func = aten.alias.default
         if func is aten._efficientzerotensor.default and current_autograd_node() is not None:
@@ -227,13 +234,13 @@ class Recorder(TorchDispatchMode):
         self.node_of(again).meta[REPEATS] = self.node_of(drawn[0])
         return again, drawn[1]
 
-    def _refuse_secret_writes(self, func: OpOverload, args: Sequence[Any]) -> None:
+    def _refuse_secret_writes(self, func: OpOverload, args: Sequence[object]) -> None:
         if func in _WRITES_IN_SECRET:
             statistics, flag = _WRITES_IN_SECRET[func]
             if args[statistics] is not None and (flag is None or args[flag]):
                 raise Unsupported(f"{func} updates running statistics behind autograd's back", "call torch.batch_norm")
 
-    def _decompose(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _decompose(self, func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         rule = self._decompositions.get(func)
         if rule is not None and func not in self._running:
             self._running.add(func)  # a rule may end in its own operator, which is then left as it is
@@ -248,7 +255,7 @@ class Recorder(TorchDispatchMode):
                 return func.decompose(*args, **kwargs)
         return NotImplemented
 
-    def _laid_out(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
+    def _laid_out(self, func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object], result: object) -> Any:
         """What a rule gives as the operator itself would lay it out, which shows in views by strides."""
         several = result if isinstance(result, (tuple, list)) else (result,)
         tensors = [each for each in several if isinstance(each, torch.Tensor)]
@@ -259,7 +266,7 @@ class Recorder(TorchDispatchMode):
             return self._in_order_of(own, result)
         return type(result)(map(self._in_order_of, own, result))
 
-    def _in_order_of(self, own: Any, result: Any) -> Any:
+    def _in_order_of(self, own: object, result: object) -> Any:
         order = order_of(own, result) if isinstance(result, torch.Tensor) else None
         return result if order is None else self._moved(result, order)
 
@@ -269,7 +276,7 @@ class Recorder(TorchDispatchMode):
             moved = result.permute(order).clone(memory_format=torch.contiguous_format)
             return moved.permute([order.index(dim) for dim in range(len(order))])
 
-    def _as_written(self, written: torch.Tensor, result: Any) -> Any:
+    def _as_written(self, written: torch.Tensor, result: object) -> Any:
         """The result laid out as the value whose place it takes, which later questions are about: is it contiguous?"""
         if not isinstance(result, torch.Tensor) or result.shape != written.shape or result.dtype != written.dtype:
             return result
@@ -281,7 +288,7 @@ class Recorder(TorchDispatchMode):
         order = order_of(written, result)
         return result if order is None else self._moved(result, order)
 
-    def _run_rule(self, rule: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _run_rule(self, rule: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         before = len(self.graph.nodes)
         with self:
             result = rule(*args, **kwargs)
@@ -301,7 +308,7 @@ class Recorder(TorchDispatchMode):
             self._composite[func] = known
         return known
 
-    def _annotate(self, node: fx.Node, value: Any) -> None:
+    def _annotate(self, node: fx.Node, value: object) -> None:
         node.meta.update(val=value, phase=self.phase)
         self.histories.note(node)
         if self.phase == "backward" and torch.is_grad_enabled():
@@ -314,7 +321,7 @@ class Recorder(TorchDispatchMode):
             if self.phase == "forward" and self.source.meta.get(MAY_RAISE):
                 node.meta[MAY_RAISE] = True
 
-    def _bind_result(self, node: fx.Node, result: Any) -> None:
+    def _bind_result(self, node: fx.Node, result: object) -> None:
         if isinstance(result, torch.Tensor):
             self._refuse_odd(f"a result of {node.target}", result)
             self._remember(result, node)
@@ -341,7 +348,7 @@ class Recorder(TorchDispatchMode):
 
     # -- arguments ----------------------------------------------------------------------------------------------
 
-    def _encode(self, value: Any) -> Any:
+    def _encode(self, value: object) -> Any:
         if isinstance(value, torch.Tensor):
             return self.node_of(value)
         if isinstance(value, SYM_TYPES):
@@ -354,7 +361,7 @@ class Recorder(TorchDispatchMode):
             return {key: self._encode(item) for key, item in value.items()}
         return value
 
-    def _faked(self, func: OpOverload, value: Any) -> Any:
+    def _faked(self, func: OpOverload, value: object) -> Any:
         """The same arguments with tensors from outside replaced by fakes of them."""
         if func in _LIFTS or all(not _is_real(leaf) for leaf in _leaves(value)):
             return value
@@ -398,11 +405,11 @@ def _is_kept_by_checkpoint() -> bool:
     return False
 
 
-def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, (list, tuple))
 
 
-def _are(given: Any, tensors: Sequence[torch.Tensor]) -> bool:
+def _are(given: object, tensors: Sequence[torch.Tensor]) -> bool:
     """Whether an operator is given these, as a list or the only one of them."""
     each = given if _is_list(given) else (given,)
     return len(each) == len(tensors) and all(map(operator.is_, each, tensors))
@@ -412,11 +419,11 @@ def _makes_views(func: OpOverload) -> bool:
     return any(each.alias_info is not None for each in schema_of(func).returns)
 
 
-def _is_real(value: Any) -> bool:
+def _is_real(value: object) -> bool:
     return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
 
 
-def _leaves(value: Any) -> Iterable[Any]:
+def _leaves(value: object) -> Iterable[Any]:
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _leaves(item)
@@ -426,7 +433,7 @@ def _leaves(value: Any) -> Iterable[Any]:
         yield value
 
 
-def _map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def _map_tensors(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, (list, tuple)):

@@ -90,7 +90,7 @@ def lstm_layer_backward(
 
 
 def lstm_layer_backward_fake(
-    gradients: Sequence[Tensor], input: Tensor, weights: Sequence[Tensor], state: Tensor, cell: Tensor, *rest: Any
+    gradients: Sequence[Tensor], input: Tensor, weights: Sequence[Tensor], state: Tensor, cell: Tensor, *rest: object
 ) -> tuple[Tensor, ...]:
     return tuple(given.new_empty(given.shape) for given in (input, *weights, state, cell))
 
@@ -164,7 +164,7 @@ def cudnn_network_backward(
 
 def cudnn_network_backward_fake(
     gradients: Sequence[Tensor], kind: str, input: Tensor, weights: Sequence[Tensor], states: Sequence[Tensor],
-    *rest: Any,
+    *rest: object,
 ) -> list[Tensor]:  # fmt: skip
     return [given.new_empty(given.shape) for given in (input, *weights, *states)]
 
@@ -233,7 +233,7 @@ def _layout(
     return tuple(sample.storage_offset() for sample in samples), together.numel()
 
 
-def _not_twice(*args: Any) -> Any:
+def _not_twice(*args: object) -> Any:
     raise Unsupported("cuDNN's recurrent networks cannot be differentiated twice", "switch cuDNN off for them")
 
 

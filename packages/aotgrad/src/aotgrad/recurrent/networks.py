@@ -136,7 +136,7 @@ def _cast(given: Network, dtype: torch.dtype) -> Network:
     )  # fmt: skip
 
 
-def _followed(tensors: Sequence[Any]) -> bool:
+def _followed(tensors: Sequence[object]) -> bool:
     return torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in tensors)
 
 

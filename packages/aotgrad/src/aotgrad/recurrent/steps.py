@@ -286,7 +286,7 @@ def register(
     torch.library.define(qualified, schema, tags=tags)
     operator = getattr(torch.ops.aotgrad, name).default
 
-    def under_autograd(*args: Any) -> Any:
+    def under_autograd(*args: object) -> Any:
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in _tensors(args)):
             return followed(*args)
         with AutoDispatchBelowAutograd():
@@ -297,7 +297,7 @@ def register(
     torch.library.register_fake(qualified, fake)
 
 
-def _tensors(args: Sequence[Any]) -> list[Tensor]:
+def _tensors(args: Sequence[object]) -> list[Tensor]:
     return [v for arg in args for v in (arg if isinstance(arg, (list, tuple)) else [arg]) if isinstance(v, Tensor)]
 
 

@@ -54,7 +54,7 @@ class Keys:
         target = self._attribute(node) if node.op == "get_attr" else node.target
         return node.op, target, self._frozen(node.args), self._frozen(node.kwargs)
 
-    def _frozen(self, value: Any) -> Hashable:
+    def _frozen(self, value: object) -> Hashable:
         if isinstance(value, fx.Node):
             return "operand", self.value(value)
         if isinstance(value, (list, tuple)):
@@ -79,7 +79,7 @@ def operands(node: fx.Node) -> list[fx.Node]:
     return found
 
 
-def value_key(value: Any) -> Hashable:
+def value_key(value: object) -> Hashable:
     """The metadata of a fake tensor, a number or a tuple of these."""
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:

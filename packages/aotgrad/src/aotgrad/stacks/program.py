@@ -146,7 +146,7 @@ def _line(source: Source, call: PartCall | Direct, names: Mapping[fx.Node, str])
     return f"{f'{results}, = ' if results else ''}part_{call.part}({given})"
 
 
-def _write_layout(source: Source, name: str, expected: Any, indent: int) -> None:
+def _write_layout(source: Source, name: str, expected: object, indent: int) -> None:
     """A part that is given a value was compiled for the layout that eager gives it."""
     if not isinstance(expected, torch.Tensor):
         return

@@ -72,7 +72,7 @@ class _Unlike:
         return False
 
 
-def _is_hashable(value: Any) -> bool:
+def _is_hashable(value: object) -> bool:
     try:
         hash(value)
     except TypeError:
@@ -80,7 +80,7 @@ def _is_hashable(value: Any) -> bool:
     return True
 
 
-def is_wrapped(value: Any) -> bool:
+def is_wrapped(value: object) -> bool:
     return isinstance(value, torch.Tensor) and type(value) not in _PLAIN and is_traceable_wrapper_subclass(value)
 
 
@@ -126,7 +126,7 @@ def count(wrapping: Wrapping | Other | None) -> int:
     return 1 if wrapping is None else sum(count(inner) for _, inner in wrapping.parts)
 
 
-def wrap_all(wrappings: Sequence[Wrapping | None], flat: Sequence[Any]) -> list[Any]:
+def wrap_all(wrappings: Sequence[Wrapping | None], flat: Sequence[object]) -> list[Any]:
     """The inverse of `unwrap_all`."""
     values = iter(flat)
     return [next(values) if wrapping is None else wrapping.build(values) for wrapping in wrappings]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -45,7 +44,7 @@ class SizeNodes:
         """The symbols in the layout of the input `tensor` can be read from it, if nothing better is known."""
         self.bind_sizes(tensor.size(), tensor.stride(), tensor.storage_offset(), node)
 
-    def bind_sizes(self, sizes: Sequence[Any], strides: Sequence[Any], offset: Any, node: fx.Node) -> None:
+    def bind_sizes(self, sizes: Sequence[object], strides: Sequence[object], offset: object, node: fx.Node) -> None:
         """The same, of a layout that is told."""
         for dim, size in enumerate(sizes):
             self._offer(size, node, aten.sym_size.int, dim)
@@ -53,13 +52,13 @@ class SizeNodes:
             self._offer(stride, node, aten.sym_stride.int, dim)
         self._offer(offset, node, aten.sym_storage_offset.default)
 
-    def is_news(self, value: Any) -> bool:
+    def is_news(self, value: object) -> bool:
         """Is this a symbol that nothing before has told?"""
         if not isinstance(value, torch.SymInt) or not value.node.expr.is_Symbol:
             return False
         return value.node.expr not in self._known and value.node.expr not in self._sources
 
-    def _offer(self, value: Any, node: fx.Node, read: Any, *where: int) -> None:
+    def _offer(self, value: object, node: fx.Node, read: object, *where: int) -> None:
         if not isinstance(value, torch.SymInt) or value.node.expr.is_number:
             return
         self._values.setdefault(value.node.expr, value)
@@ -76,11 +75,8 @@ class SizeNodes:
         from aotgrad.torch_versions import sympy_interp  # torch imports sympy with it
 
         symbols = {symbol: fx.Proxy(self._symbol(symbol)) for symbol in expr.free_symbols}
-        before = len(self._graph.nodes)
-        written = sympy_interp(_arithmetic(), symbols, expr).node
-        for node in reversed(list(islice(reversed(self._graph.nodes), len(self._graph.nodes) - before))):
-            arguments = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in node.args]
-            node.meta.update(val=node.target(*arguments), size=True)
+        written: fx.Node = sympy_interp(_arithmetic(), symbols, expr).node
+        _tell_values(written)
         written.meta["val"] = value
         self._known[expr] = written
         return written
@@ -96,10 +92,19 @@ class SizeNodes:
             self._known[expr] = self._sources[expr]()
         return self._known.get(expr)
 
-    def _write(self, target: Any, args: tuple[Any, ...], value: SymScalar) -> fx.Node:
+    def _write(self, target: object, args: tuple[object, ...], value: SymScalar) -> fx.Node:
         node = self._graph.call_function(target, args)
         node.meta.update(val=value, size=True)
         return node
+
+
+def _tell_values(node: fx.Node) -> None:
+    """Of arithmetic that was just written."""
+    for source in node.all_input_nodes:
+        if "val" not in source.meta:
+            _tell_values(source)
+    arguments = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in node.args]
+    node.meta.update(val=node.target(*arguments), size=True)
 
 
 _AS_NUMBER: dict[type, Callable[[Any], int | float | bool]] = {
@@ -128,17 +133,17 @@ def _arithmetic() -> Any:
             return a**b
 
         @staticmethod
-        def minimum(a: Any, b: Any) -> Any:
+        def minimum(a: object, b: object) -> Any:
             return _written(torch.sym_min, a, b)
 
         @staticmethod
-        def maximum(a: Any, b: Any) -> Any:
+        def maximum(a: object, b: object) -> Any:
             return _written(torch.sym_max, a, b)
 
     return Arithmetic
 
 
-def _written(function: Callable[..., Any], *operands: Any) -> Any:
+def _written(function: Callable[..., Any], *operands: object) -> Any:
     """A call as a node.  The function itself knows proxies only where torch asks operands for theirs, as it does not
     within an operator."""
     tracer = next((operand.tracer for operand in operands if isinstance(operand, fx.Proxy)), None)
@@ -172,7 +177,7 @@ def defining_nodes(symbols: set[sympy.Symbol], nodes: Sequence[fx.Node]) -> list
     return [found[symbol] for symbol in sorted(found, key=str)]
 
 
-def _in_layout(value: Any) -> Iterator[tuple[Any, int, torch.SymInt]]:
+def _in_layout(value: object) -> Iterator[tuple[Any, int, torch.SymInt]]:
     """The sizes and strides of a tensor that vary, and how each is read from it."""
     if isinstance(value, torch.Tensor):
         for read, layout in ((aten.sym_size.int, value.shape), (aten.sym_stride.int, _strides(value))):
@@ -181,7 +186,7 @@ def _in_layout(value: Any) -> Iterator[tuple[Any, int, torch.SymInt]]:
                     yield read, dim, number
 
 
-def _reading(read: Any, node: fx.Node, dim: int, value: torch.SymInt) -> fx.Node:
+def _reading(read: object, node: fx.Node, dim: int, value: torch.SymInt) -> fx.Node:
     last_input = node if node.op != "placeholder" else node.graph.find_nodes(op="placeholder")[-1]
     with node.graph.inserting_after(last_input):
         reading = node.graph.call_function(read, (node, dim))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from functools import cache
-from typing import Any
 
 import torch
 from torch import fx
@@ -18,7 +17,7 @@ from aotgrad.torch_versions import OpOverload, schema_of
 
 
 @cache
-def is_view(target: Any) -> bool:
+def is_view(target: object) -> bool:
     """Does this operator return an alias of its first argument, without writing?"""
     if not isinstance(target, OpOverload) or not schema_of(target).arguments:
         return False

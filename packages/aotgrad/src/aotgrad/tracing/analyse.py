@@ -58,6 +58,7 @@ class TracedInput:
     connected: set[int] = field(
         default_factory=set
     )  # tangents that make its gradient zeros where they do not add to it
+    reached: bool = False  # by autograd, whatever functions answer on the way
 
 
 @dataclass(slots=True)
@@ -84,7 +85,9 @@ class Analysis:
         return self.views or any(self.differentiable)
 
 
-def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[Any], *, training: bool) -> Analysis:
+def analyse(
+    recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[object], *, training: bool
+) -> Analysis:
     """What the program did to its inputs, and what each of its outputs is."""
     mutations = [found for index, entry in enumerate(inputs) if (found := _mutation(index, entry)) is not None]
     reader = _Outputs(recorder, inputs, {m.input for m in mutations if m.layout}, training)
@@ -100,6 +103,7 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
         counts,
         versions,
         tuple(n for n, value in enumerate(reader.results) if value.is_inference() != torch.is_inference_mode_enabled()),
+        reader.owners(),
     )
     updates = [inputs[index].value for index in facts.updates]
     within = frozenset(id(inner) for opened in recorder.opened_results for inner in opened.inner)
@@ -223,7 +227,7 @@ def _is_followed(view: torch.Tensor) -> bool:
         raise Unsupported("a view made without gradients is returned of a tensor changed with them", hint) from error
 
 
-def _as_autograd_knows(base: torch.Tensor, view: torch.Tensor, steps: Sequence[Any]) -> Sequence[Any]:
+def _as_autograd_knows(base: torch.Tensor, view: torch.Tensor, steps: Sequence[object]) -> Sequence[Any]:
     """The steps to a view that is to autograd what eager's is: a later change of it reaches its base, or does not."""
     if not functional.counts_with(base, view):
         steps = [Data(), *steps]
@@ -270,7 +274,7 @@ def has_history(output: torch.Tensor) -> bool:
         return False
 
 
-def _layout_numbers(value: Any) -> Any:
+def _layout_numbers(value: object) -> Any:
     return tuple(value) if isinstance(value, (list, tuple)) else value
 
 
@@ -291,14 +295,14 @@ class _Outputs:
     _bases: dict[int, int] = field(default_factory=dict)
     _passed: set[int] = field(default_factory=set)  # ids of outputs that others come from
 
-    def count_sharing(self, outputs: Sequence[Any]) -> None:
+    def count_sharing(self, outputs: Sequence[object]) -> None:
         tensors = {id(o): o for o in outputs if isinstance(o, torch.Tensor) and functional.is_functional(o)}
         for output in tensors.values():
             self._sharing[functional.memory_of(output)].append(output)
         followed = [output for output in tensors.values() if self.training and has_history(output)]
         self._passed = {id(followed[number]) for numbers in behind(followed) for number in numbers}
 
-    def read(self, output: Any) -> Output:
+    def read(self, output: object) -> Output:
         if isinstance(output, SYM_TYPES):
             return self._size(output)
         if not isinstance(output, torch.Tensor) or not functional.is_functional(output):
@@ -307,12 +311,20 @@ class _Outputs:
             self._read[id(output)] = self._tensor(output)
         return self._read[id(output)]
 
+    def owners(self) -> tuple[int, ...]:
+        """The results that are no views in the program, where the graph makes one by a view and others view it."""
+        return tuple(
+            index
+            for index, (value, node) in enumerate(zip(self.results, self.result_nodes, strict=True))
+            if len(self._sharing_with(value)) > 1 and self._is_made_by_a_view(value, node)
+        )
+
     def with_sizes(self, mutation: Mutation) -> Mutation:
         if mutation.layout is None:
             return mutation
         return replace(mutation, layout=self._portable(mutation.layout))
 
-    def _size(self, value: Any) -> Output:
+    def _size(self, value: object) -> Output:
         node = self.recorder.sizes.node_for(value)
         return OfSize(self._size_index(node)) if isinstance(node, fx.Node) else Constant(node)
 
@@ -411,8 +423,11 @@ class _Outputs:
     def _is_seen_as_view(self, output: torch.Tensor, node: fx.Node) -> bool:
         """Whether the graph makes by a view what the program does not; of what autograd follows its function sees to
         that."""
-        alone = len(self._sharing_with(output)) == 1 and not output.is_inference()
-        return alone and not self.training and base_of(output) is None and root_of(node) is not node
+        return len(self._sharing_with(output)) == 1 and self._is_made_by_a_view(output, node)
+
+    def _is_made_by_a_view(self, value: torch.Tensor, node: fx.Node) -> bool:
+        known = not self.training and not value.is_inference()
+        return known and base_of(value) is None and root_of(node) is not node
 
     def _is_made(self, value: torch.Tensor) -> bool:
         """By an operator, and not as a view: then it is not to change with what becomes of a view of it."""
@@ -452,7 +467,7 @@ class _Outputs:
             steps = [layout]
         return tuple(map(self._portable, _as_autograd_knows(base, view, steps)))
 
-    def _portable(self, step: Any) -> Any:
+    def _portable(self, step: object) -> Any:
         """The same step with sizes named by their index among the graph's outputs."""
         if isinstance(step, Step):
             args = tuple(map(self._portable_value, step.args))
@@ -461,7 +476,7 @@ class _Outputs:
             return Restride(*(self._portable_value(value) for value in (step.size, step.stride, step.offset)))
         return step
 
-    def _portable_value(self, value: Any) -> Any:
+    def _portable_value(self, value: object) -> Any:
         if isinstance(value, fx.Node):
             assert is_size(value), f"view step reads tensor {value}"
             return SizeRef(self._size_index(value))

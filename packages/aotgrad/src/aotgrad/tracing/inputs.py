@@ -70,7 +70,7 @@ class Signature:
         return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
-def read_inputs(example_inputs: Sequence[Any], *, dynamic: bool, symbols: bool = False) -> Signature:
+def read_inputs(example_inputs: Sequence[object], *, dynamic: bool, symbols: bool = False) -> Signature:
     """Fakes for the tensors, each once; dynamic numbers; constants for the rest.
 
     With `symbols`, numbers that depend on what tensors hold can be named too.
@@ -121,7 +121,7 @@ def _base(group: Sequence[GraphInput], followed: bool) -> GraphInput:
     return GraphInput(group[0].position, flat, members=tuple(members))
 
 
-def _fake_mode_of(example_inputs: Sequence[Any], symbols: bool) -> FakeTensorMode:
+def _fake_mode_of(example_inputs: Sequence[object], symbols: bool) -> FakeTensorMode:
     for value in example_inputs:
         if isinstance(value, FakeTensor):
             return value.fake_mode

@@ -24,6 +24,7 @@ from aotgrad.autograd_graph.missing_gradients import (
     ANSWERS,
     Edges,
     functions_noted,
+    leaves_behind,
     outputs_behind,
     reached_by,
     told_of_missing_gradients,
@@ -179,6 +180,7 @@ class _Stops:
 
 
 def _placeholders(recorder: Recorder, given: Sequence[GraphInput]) -> list[TracedInput]:
+    """The graph's inputs.  Numbers are bound before sizes of tensors: one that is both is read where it is passed."""
     inputs = []
     for index, entry in enumerate(given):
         name = f"primal_{index}" if isinstance(entry.value, torch.Tensor) else f"size_{index}"
@@ -192,7 +194,8 @@ def _placeholders(recorder: Recorder, given: Sequence[GraphInput]) -> list[Trace
     return inputs
 
 
-def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[Any]) -> Sequence[Any]:
+def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[object]) -> Sequence[Any]:
+    """The program's results; what goes wrong is told with the user's line, as a reason to run it otherwise."""
     try:
         return program(recorder, arguments)
     except Unsupported as error:
@@ -301,11 +304,13 @@ def _present_tensor(entry: TracedInput, given: GraphInput, training: bool) -> No
     entry.tracked = given.requires_grad and not given.within
     if not entry.tracked:
         entry.value = functional.wrap(entry.fake)
+    # Without backward it is the same whether there is a history: what asks for `requires_grad` is answered.
     elif given.is_leaf or not training:
         entry.value = entry.leaf = functional.wrap(entry.fake).requires_grad_()
     else:
         entry.leaf = functional.wrap(entry.fake).requires_grad_()
         with torch.enable_grad():
+            # Otherwise a write to it would be one to a leaf, which autograd refuses of leaves alone.
             entry.value = _Arrive.apply(entry.leaf, entry.fake)
         entry.history = entry.value.grad_fn
 
@@ -326,11 +331,12 @@ class _Arrive(torch.autograd.Function):
         return functional.wrap(fake)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: object, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
         return grad, None
 
 
 def _arguments(signature: Signature, inputs: Sequence[TracedInput]) -> list[Any]:
+    """What the program is called with: constants, what stands for its inputs, one object where it had one twice."""
     arguments: list[Any] = [None] * signature.arity
     for position, value in signature.constants:
         arguments[position] = value
@@ -343,6 +349,7 @@ def _arguments(signature: Signature, inputs: Sequence[TracedInput]) -> list[Any]
 
 
 def _refuse_told(outputs: Sequence[torch.Tensor]) -> None:
+    """A backward that the program wrote is run here with a gradient for every result, whichever arrive later."""
     told = told_of_missing_gradients(outputs)
     if told is not None:
         raise Unsupported(f"{told} is told which of its results were not used", "return what comes from one of them")
@@ -353,6 +360,9 @@ def _note_connections(inputs: Sequence[TracedInput], outputs: Sequence[torch.Ten
     found = outputs_behind(outputs, [entry.leaf for entry in leaves if entry.leaf is not None], unanswered)
     for entry, connected in zip(leaves, found, strict=True):
         entry.connected = connected
+    reached = leaves_behind(outputs)
+    for entry in leaves:
+        entry.reached = id(entry.leaf) in reached
 
 
 def _returned(recorder: Recorder, analysis: Analysis) -> list[fx.Node]:
@@ -365,6 +375,7 @@ def _backward(
     recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[torch.Tensor], stops: _Stops
 ) -> tuple[list[fx.Node], list[fx.Node | None]]:
     """Tangents for `outputs`, and for each input the node of its gradient."""
+    # What is recorded from here on stands behind no line of the program.
     recorder.phase, recorder.source = "backward", None
     every = outputs
     recorder.arrived.clear()  # what follows does go on to what is behind them
@@ -375,6 +386,7 @@ def _backward(
         tangents.append(functional.wrap(fake))
     plain = [entry.leaf for entry in inputs if entry.leaf is not None]
     leaves = [*plain, *(opened.value for opened in recorder.opened_leaves)]
+    # An output on the way from another is no end of its own: a hook ends what comes to it, and sends its tangent on.
     for number in stops.numbers:
         stops.at(number, outputs[number], tangents[number])
     ends = [number for number in range(len(outputs)) if number not in stops.numbers]
@@ -439,6 +451,7 @@ def _gradients(
 
 
 def _has_reentrant_checkpoint(outputs: Sequence[torch.Tensor]) -> bool:
+    """By the name of its node, wherever in the history: it is a function of torch's in Python."""
     pending = [output.grad_fn for output in outputs]
     seen = set()
     while pending:
@@ -462,6 +475,7 @@ def _plain_backward(devices: set[str]) -> Iterator[None]:
 
 
 def _gradient(recorder: Recorder, entry: TracedInput, found: Iterator[torch.Tensor | None]) -> fx.Node | None:
+    """The node of an input's gradient, which is the next one found if the input has a leaf."""
     grad = next(found) if entry.leaf is not None else None
     if grad is None:
         return None
@@ -493,6 +507,7 @@ def _finish(
     outputs = _forward_roles(facts, differentiable, analysis.sizes)
     for tangent, output in zip(tangents, (i for i, yes in enumerate(differentiable) if yes), strict=True):
         tangent.meta["role"] = Tangent(output)
+    # By which tangents a gradient is there at all: of none that arrives, the caller gets None and no zeros.
     reached = reached_by(recorder.graph, tangents)
     for index, node in enumerate(gradients):
         if node is not None:
@@ -521,7 +536,7 @@ def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal
             yield AliasBase(positions)
         else:
             parameter = (entry.tracked and entry.history is None) or entry.within
-            yield Primal(positions[0], entry.tracked or entry.within, index in mutated, parameter)
+            yield Primal(positions[0], entry.tracked or entry.within, index in mutated, parameter, entry.reached)
 
 
 def _forward_roles(facts: Facts, differentiable: Sequence[bool], sizes: Sequence[fx.Node]) -> list[OutputRole]:

@@ -29,7 +29,7 @@ def shape_guard(signature: Signature) -> ShapeGuard:
     positions = [entry.position for entry in tensors]
     code = compile(condition, "<aotgrad sizes>", "eval")
 
-    def accepts(leaves: Sequence[Any]) -> bool:
+    def accepts(leaves: Sequence[object]) -> bool:
         arguments = dict(zip(names, (leaves[position] for position in positions), strict=True))
         return bool(eval(code, dict(SYMPY_INTERP), {"L": arguments}))
 

@@ -27,7 +27,7 @@ _HINT = "write to a copy of it"
 def refuse_written_views(
     recorder: Recorder,
     inputs: Iterable[tuple[TracedInput, GraphInput]],
-    outputs: Sequence[Any],
+    outputs: Sequence[object],
     differentiable: Sequence[torch.Tensor],
 ) -> None:
     """``outputs`` are the program's, ``differentiable`` the new values and results that autograd follows."""
@@ -45,7 +45,7 @@ def refuse_written_views(
                 raise Unsupported("an argument that is a view is used beside a write without a history", _HINT)
 
 
-def _views(output: Any, value: torch.Tensor) -> bool:
+def _views(output: object, value: torch.Tensor) -> bool:
     """Whether it is a view of the same memory that autograd follows."""
     if not isinstance(output, torch.Tensor) or not functional.is_functional(output) or output is value:
         return False

@@ -27,7 +27,7 @@ LOG = Log()
 """What happened in this process, through all uses of ``optimize``."""
 
 
-def eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+def eager(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
     """The backend that compiles nothing."""
     return gm.forward
 
@@ -196,7 +196,7 @@ def explain(
     _refuse_arguments("explain", args, kwargs)
     _refuse_program(function, "explain")
 
-    def run(*args: Any, **kwargs: Any) -> Explanation:
+    def run(*args: object, **kwargs: object) -> Explanation:
         log = Log()
         result = optimize(eager, dynamic=dynamic, strict=strict, log=log)(as_written(function))(*args, **kwargs)
         seen = log.records()
@@ -217,10 +217,10 @@ def export(
     _refuse_arguments("export", args, kwargs)
     _refuse_program(function, "export")
 
-    def run(*args: Any, **kwargs: Any) -> tuple[fx.GraphModule, tuple[str, ...]]:
+    def run(*args: object, **kwargs: object) -> tuple[fx.GraphModule, tuple[str, ...]]:
         graphs: list[fx.GraphModule] = []
 
-        def keep(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        def keep(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
             graphs.append(gm)
             return gm.forward
 

@@ -202,7 +202,7 @@ class CodeState:
             layout = known.layouts.get(failed.source, CLOSED) | varied(sizes, strides, actual)
             self.learnt.remember(known.with_layout(failed.source, layout))
 
-    def _is_our_own(self, source: Source, actual: Any) -> bool:
+    def _is_our_own(self, source: Source, actual: object) -> bool:
         """Whether a number is another one because the frame itself wrote it, which it may have done for good."""
         written = self.learnt.written.get(source)
         return type(written) is type(actual) and repr(written) == repr(actual)

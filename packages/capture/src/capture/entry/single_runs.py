@@ -15,7 +15,6 @@ varies.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from capture.evaluator.assumptions import Learnt
 from capture.guards.sources import Source, may_be_dynamic
@@ -27,7 +26,7 @@ _CONSTANT = (0, 1)
 """Which whole numbers never become symbols."""
 
 
-def spares(backend: Any) -> bool:
+def spares(backend: object) -> bool:
     """Whether a backend is to be spared the graphs that run once."""
     return bool(getattr(backend, "spares_single_runs", False))
 

@@ -64,9 +64,6 @@ from capture.writing.results import Results
 from capture.writing.writer import Writer, is_result
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
-# What eager raises too: CPython runs the instruction and raises the real thing, so nothing is left uncaptured.  Where
-# it does not raise, a graph ended for no good reason, and that goes on record when it happens.
-# A stop for another reason that has to do with exceptions is of another kind.
 
 
 class Settings(Protocol):
@@ -420,7 +417,8 @@ class _Translator:
     def _commit(self) -> Commit:
         written, guards = Written(self.machine.effects.changed()), self.machine.guards.all()
         twice = not self.machine.graph.changes_an_input()
-        return Commit(self.writer, written, guards, self._tell_loss, twice=twice)
+        tell_loss = functools.partial(_tell_loss, self.settings.log, self.location)
+        return Commit(self.writer, written, guards, tell_loss, twice=twice)
 
     def _write_effects(self, wanted: Sequence[Value], commit: Commit) -> None:
         effects = self.machine.effects
@@ -435,12 +433,6 @@ class _Translator:
             self.writer.replay(value)
 
     # -- around it -----------------------------------------------------------------------------------------------
-
-    def _tell_loss(self) -> None:
-        record = FallbackRecord(self.location, LOST)
-        if record not in self.settings.log.records():
-            self.settings.log.add(record)
-            inform(CaptureWarning(f"{self.location}: {LOST.explanation}; {LOST.hint}"), self.location)
 
     def _start_over_outdated(self, holding: Holding, label: Instruction) -> None:
         if self.starting_over is not None:
@@ -518,15 +510,17 @@ class _Translator:
         return guards + self.machine.graph.relations(self.location)
 
     def _unraised(self, stopped: Stopped) -> Callable[[], None]:
-        settings, record, told = self.settings, BreakRecord(stopped.location, stopped.reason), False
+        # Kept by the code that is written, which is not to keep whose settings these are.
+        log, nopython = self.settings.log, self.settings.nopython
+        record, told = BreakRecord(stopped.location, stopped.reason), False
 
         def tell() -> None:
             nonlocal told
-            if settings.nopython:
+            if nopython:
                 raise Unsupported(record.reason, record.location)
             if not told:
                 told = True
-                settings.log.add(record)
+                log.add(record)
 
         return tell
 
@@ -560,6 +554,13 @@ class _Translator:
         )
         if self._runs_once:
             self.settings.log.add(SingleRunRecord(self.location, reason_of(self.changes)))
+
+
+def _tell_loss(log: Log, location: Location) -> None:
+    record = FallbackRecord(location, LOST)
+    if record not in log.records():
+        log.add(record)
+        inform(CaptureWarning(f"{location}: {LOST.explanation}; {LOST.hint}"), location)
 
 
 def _insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value]) -> None:

@@ -184,6 +184,8 @@ class Machine:
         return call_builtin(self, function, args, kwargs)
 
     def inline(self, function: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        # The order counts: a rule knows more of a function than its code says, and neither wrappers of torch's nor what
+        # the program left to Python or declared constant are to be entered.
         real = function.real
         if real is not None:
             if has_rule_for(self, real, args) or is_operation(real):
@@ -195,6 +197,7 @@ class Machine:
             leave_to_python(self, real)
             if is_assumed(real):
                 return assumed_result(self, real, args, kwargs)
+        # From here on the call has begun, and an instruction that stops inside of it cannot be taken back as a whole.
         self.commit()
         code = function.code
         if code is _DISABLED_FOR_DYNAMO or code in STEPPED:
@@ -205,6 +208,7 @@ class Machine:
         frame = Frame(self, function, self.stepper.body(code), slots)
         kind = made_by_a_call(self, code) if code.co_flags & _SUSPENDABLE else None
         if kind is not None:
+            # Calling it runs nothing: the frame waits until somebody asks the generator for a value.
             made = kind(frame, (function, list(args), dict(kwargs)))
             frame.generator = made
             self.stops.note_suspendable(made)
@@ -216,6 +220,7 @@ class Machine:
         return result
 
     def run_class_body(self, function: FunctionValue, names: DictValue) -> Value:
+        """As a call, but that variables live in ``names``, which become the class's attributes."""
         self.commit()
         closure = dict(zip(function.code.co_freevars, function.closure, strict=True))
         frame = Frame(self, function, self.stepper.body(function.code), {**closure}, names)
@@ -262,10 +267,14 @@ class Machine:
 
     def wrap(self, obj: Any, source: Source) -> Value:
         if self.defined.lead_to(source):
+            # Nothing can be relied on of a class that exists during the evaluation alone: the next call makes another.
             return self.literal(obj)
         leave_what_tells(self, obj, source)
+        # Before anything is remembered: equal numbers at two places are no sign that both are one object.
         if type(obj) in _BY_VALUE and not isinstance(source, ConstSource):
             return wrap_object(self, obj, source)
+        # Two paths to one object are one value, or a write by one would be missed by the other.  That both still lead
+        # to one object is relied on.
         known = self._met.find(obj)
         if known is not None:
             self._met.rely_on_one_object(self, known, obj, source)
@@ -278,6 +287,7 @@ class Machine:
         return value
 
     def literal(self, obj: Any) -> Value:
+        """No path leads to it, so nothing is guarded; what is no plain data is found as the object that it is."""
         cls = type(obj)
         if obj is None:
             return NONE
@@ -312,6 +322,7 @@ class Machine:
 
     def open_layout(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
         layout = self.assumptions.layout_of(source, tensor)
+        # Fakes with symbols need a graph that has had an environment of shapes from its first tensor on.
         if layout and self.graph.shape_env is None:
             raise Restart(self.assumptions.with_layout(source, layout))
         return layout
@@ -342,8 +353,10 @@ class Machine:
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
     def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
+        # An object that outlives every frame cannot differ in a later call; that something is not there may.
         if (isinstance(source, ConstSource) and kind != "absent") or self.defined.lead_to(source):
             return
+        # No path leads to a number that is computed: the guard is about those that it is computed from.
         if isinstance(source, FormulaSource):
             text, payload = text or f"{source.expression()} is {payload[0]!r}", of_formula(source, kind, payload[0])
             source, kind = None, "relation"
@@ -383,6 +396,7 @@ class Machine:
         return True
 
     def changed(self, value: Value) -> None:
+        # What came before relied on the value to stay: evaluate again, and stop where that began.
         if value in self.effects.final:
             self.stop_earlier(self.effects.final[value])
         require_quiet_change(self, value)
@@ -397,6 +411,7 @@ class Machine:
         return self.frames[-1].location()
 
     def local_variables(self) -> dict[str, Value]:
+        """Without those that are unbound, and without the slots that continuations keep their stack in."""
         frame, found = self.frames[-1], {}
         if frame.names is not None:
             self.stop(Kind.CLASS, "the body of a class looks at its own variables")
@@ -409,6 +424,8 @@ class Machine:
         return found
 
     def leave_frame(self, kind: Kind, explanation: str) -> NoReturn:
+        # A frame within the root cannot be left alone: the graph ends at its call, unless someone would look for
+        # variables in frames that are not there.
         if len(self.frames) == 1 or any(frame.reads_variables() for frame in self.frames):
             raise SkipFrame(Reason(kind, explanation))
         self.stop(kind, explanation)
@@ -420,12 +437,14 @@ class Machine:
     def handled(self) -> Value | None:
         if (handled := self.handled_here()) is not None:
             return handled
+        # None of the frames that are evaluated handles one, so it is the caller's: its like comes with every call.
         if sys.exc_info()[1] is not None:
             self.stop(Kind.EXCEPTION_VALUE, "the exception that the caller handles is asked for")
         self.guard(CallSource(sys.exc_info, "sys.exc_info()"), "equals", (None, None, None))
         return None
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        """With the exception that is being handled as its context, as Python does it."""
         made = ExceptionValue(cls, [arg if isinstance(arg, Value) else self.literal(arg) for arg in args])
         made.raise_while(self.handled_here())
         raise UserRaised(made)

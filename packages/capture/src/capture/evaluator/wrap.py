@@ -105,6 +105,7 @@ def wrap_constant(ctx: World, obj: object, source: Source) -> Value:
 
 @wraps(torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset)
 def wrap_plain_data(ctx: World, obj: object, source: Source) -> Value:
+    """Compared by value: which of two equal ones it is cannot be told but by ``is``."""
     ctx.guard(source, "equals", obj)
     return ConstantValue(obj, source)
 
@@ -137,17 +138,20 @@ def wrap_token(ctx: World, obj: contextvars.Token[object], source: Source) -> Va
 
 @wraps(CodeType, re.Pattern, re.Match, torch.torch_version.TorchVersion)
 def wrap_fixed_object(ctx: World, obj: object, source: Source) -> Value:
+    """Objects that never change: which one it is says everything."""
     ctx.guard(source, "is", obj)
     return ConstantValue(obj, source)
 
 
 def wrap_enum(ctx: World, obj: enum.Enum, source: Source) -> Value:
+    """There is one object for each member, and its class may have an ``__eq__`` of its own."""
     ctx.guard(source, "is", obj)
     return ConstantValue(obj, source)
 
 
 @wraps(slice)
 def wrap_slice(ctx: World, obj: slice, source: Source) -> Value:
+    """Made anew wherever it is written: relied on are its three parts, and of those what is asked for."""
     ctx.guard(source, "type", slice)
     start, stop, step = (LazyValue(getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step"))
     return SliceValue(start, stop, step)
@@ -157,6 +161,8 @@ def wrap_slice(ctx: World, obj: slice, source: Source) -> Value:
 
 
 def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
+    """An input of the graph, where its fake says all that operators may ask of it: CPython runs what has such tensors
+    as no fake can stand for, because their memory, class or history mean something else."""
     if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         ctx.stop(Kind.TENSOR_SUBCLASS, f"{source.expression()} is a {type(obj).__qualname__}, a subclass of Tensor")
     ordinary = obj.layout is torch.strided and not (obj.is_quantized or obj.is_nested or obj.is_neg())
@@ -174,12 +180,14 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
             Kind.TENSOR_ATTRIBUTE, f"torch makes no fake tensor of {source.expression()}, which is unlike what it views"
         )
     node = ctx.graph.add_input(source, fake)
+    # None is a size that varies: its own guards say later what the program relied on of it.
     sizes = tuple(None if dim in layout.sizes else size for dim, size in enumerate(obj.shape))
     strides = ctx.graph.strides_relied_on(fake, obj)
     bits = (_BITS if obj.dtype.is_complex else _BITS_OF_REALS)[obj.is_conj()]
     ctx.guard(source, "tensor", type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, bits)
     value = TensorValue(node, fake, source, type(obj))
     value.obj = obj
+    # A backward within the graph that would come to this step goes on beyond what was captured.
     if fake.grad_fn is not None:
         ctx.graph.arrived[id(fake)] = (value, fake.grad_fn)
     insist_on_unchanged_neighbours(ctx, value)
@@ -262,7 +270,9 @@ def _rely_on_code(ctx: World, obj: FunctionType, source: Source) -> None:
 
 
 def namespace_of(ctx: World, function: FunctionType, source: Source) -> NamespaceValue:
+    """The globals of a function, one value for all that share them."""
     module = sys.modules.get(module_name(function))
+    # By way of the module, functions of one file share a path, and what is fixed needs no guard.
     if module is not None and vars(module) is function.__globals__ and trusted(module):
         path: Source = AttrSource(ConstSource(module, module.__name__), "__dict__")
     else:
@@ -289,6 +299,7 @@ def wrap_method(ctx: World, obj: MethodType, source: Source) -> Value:
 
 @wraps(functools.partial)
 def wrap_partial(ctx: World, obj: functools.partial[object], source: Source) -> Value:
+    """How many arguments it holds and under which names; which they are only where the function comes to use them."""
     ctx.guard(source, "type", functools.partial)
     ctx.guard(AttrSource(source, "args"), "length", len(obj.args))
     if not all(type(name) is str for name in obj.keywords):
@@ -316,11 +327,13 @@ def wrap_outside(ctx: World, obj: Outside, source: Source) -> Value:
 @wraps(ModuleType)
 def wrap_python_module(ctx: World, obj: ModuleType, source: Source) -> Value:
     if isinstance(type(obj).__getattribute__, FunctionType):
+        # Whatever is read from it is an answer of the program's own code.
         return wrap_user_object(ctx, obj, source)
     return PythonModuleValue(obj, same_object(ctx, obj, source))
 
 
 def wrap_class(ctx: World, obj: type, source: Source) -> Value:
+    """Which class it is; what evaluation asks of its members is guarded when it asks."""
     if not trusted(obj) and not all(type(name) is str for name in vars(obj)):
         ctx.stop(Kind.CLASS, f"{source.expression()} is a class with members under objects, which compare by code")
     return ClassValue(obj, same_object(ctx, obj, source))
@@ -334,6 +347,8 @@ def _has_values(owner: object) -> bool:
 
 
 def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
+    # Bound methods made in C are new objects each time they are read, so which one it is says nothing; what can be
+    # relied on is the receiver, and the name.
     owner = getattr(obj, "__self__", None)
     if isinstance(owner, type) and not trusted(owner):
         method = inspect.getattr_static(owner, obj.__name__, None)
@@ -398,6 +413,7 @@ def wrap_module(ctx: World, obj: torch.nn.Module, source: Source) -> Value:
 
 
 def wrap_exception(ctx: World, obj: BaseException, source: Source) -> Value:
+    """Another one every time: of what class it is, and the rest when it is looked at."""
     ctx.guard(source, "type", type(obj))
     kind = ExceptionGroupValue if issubclass(type(obj), BaseExceptionGroup) else ExceptionValue
     return kind(type(obj), (), obj, source)

@@ -31,15 +31,19 @@ class Source:
 
     @property
     def base(self) -> Source | None:
+        """The path that this one goes on from; None where it begins."""
         return None
 
     def expression(self) -> str:
+        """As the user would write it: reports, and names of the graph's inputs, are made of it."""
         raise NotImplementedError
 
     def accessor(self) -> Accessor:
+        """The one step from the base for the engine in C, which follows shared prefixes once for all guards."""
         raise NotImplementedError
 
     def read(self, inputs: Inputs) -> Any:
+        """The object that is there now; raises what reading it raises."""
         raise NotImplementedError
 
     def __hash__(self) -> int:
@@ -156,6 +160,7 @@ class GlobalSource(Source):
         namespace = inputs.function.__globals__
         if self.name in namespace:
             return namespace[self.name]
+        # A module, or its dictionary: Python has both, by how the globals came to be.
         builtins = namespace["__builtins__"]
         return (builtins if isinstance(builtins, dict) else vars(builtins))[self.name]
 
@@ -344,6 +349,7 @@ class ShownSource(Derived):
         return ("shown",)
 
     def read(self, inputs: Inputs) -> Any:
+        # A mappingproxy has no attribute that leads to what it shows; the collector of garbage knows.
         return gc.get_referents(self.parent.read(inputs))[0]
 
 
@@ -429,6 +435,7 @@ class StorageSource(Derived):
         return ("item" if issubclass(self.base_class, list) else "key", self.key)
 
     def read(self, inputs: Inputs) -> Any:
+        # By the method of the base: what the subclass defines may do anything.
         return self.base_class.__getitem__(self.parent.read(inputs), self.key)
 
 
@@ -461,6 +468,7 @@ def _unwrapped_container(container: Source, key: object) -> str:
 
 
 def comes_with_the_call(source: Source) -> bool:
+    """Whether the caller passes it, or what leads to it: it may be another object in each call."""
     return isinstance(source.root(), ArgSource)
 
 

@@ -58,7 +58,7 @@ def _dropped(
         return function(input, p, training, inplace)
 
 
-def _one_hot(function: Callable[..., Any], *args: object, **options: Any) -> object:
+def _one_hot(function: Callable[..., Any], *args: object, **options: object) -> object:
     """Filled in, where torch compares on tensors without data, and keeps the order of what is compared."""
     return function(*args, **options).contiguous()
 

@@ -6,7 +6,6 @@ Fakes draw nothing, but the operators on them say that they would.  Must not kno
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ States = list[tuple[torch.Generator, torch.Tensor]]
 class NotingDraws(SymbolicSizesMode):
     """Keeps in mind on which devices random numbers would have been drawn."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: object) -> None:
         super().__init__(**options)
         self.drawn_on: set[torch.device] = set()
         self.draws = 0  # how often

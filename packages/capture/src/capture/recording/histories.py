@@ -18,12 +18,17 @@ from capture.recording.graph import memory_of
 from capture.recording.tensor_queries import answer_of
 from capture.recording.world import Recording
 from capture.torch_versions import is_view
-from capture.values.autograd_leaves import has_known_history
+from capture.values.autograd_leaves import asking_for_histories, has_known_history
 from capture.values.tensor import TensorValue
 
 
 def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[torch.Tensor]) -> None:
     """To be called after an operation was run on fakes; what it changed lies in the memory of its operands."""
+    with asking_for_histories():
+        _insist_on_known_histories(ctx, name, operands)
+
+
+def _insist_on_known_histories(ctx: Recording, name: str, operands: Collection[torch.Tensor]) -> None:
     if name == "detach_":
         _insist_on_no_view(ctx, operands)
     _insist_that_nobody_watches(ctx, name)

@@ -203,7 +203,7 @@ class Noting(NotingDraws):
 
     cache_enabled: bool
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: object) -> None:
         super().__init__(**options)
         self.journal = Journal()
         self._counts = SparseCounts()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
 
 import torch
 from torch import fx
@@ -73,7 +72,7 @@ def with_modes_put_back(call: Callable[..., object], module: fx.GraphModule) -> 
         return call
     devices = {str(node.args[0]) for node in switches if node.target is _enter_autocast}
 
-    def run(*args: Any) -> object:
+    def run(*args: object) -> object:
         before = _Modes(devices)
         try:
             return call(*args)

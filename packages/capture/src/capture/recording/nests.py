@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 
-def tensors_in(nest: Any) -> list[torch.Tensor]:
+def tensors_in(nest: object) -> list[torch.Tensor]:
     """In the order in which they are met."""
     found: list[torch.Tensor] = []
     _collect(nest.values() if isinstance(nest, dict) else nest, found)

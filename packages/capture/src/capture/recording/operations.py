@@ -172,6 +172,7 @@ def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber])
 def _is_new_leaf(ctx: Recording, result: object) -> bool:
     if not isinstance(result, torch.Tensor) or not result.requires_grad or not is_leaf(result):
         return False
+    # One that came in is a leaf of the program's, and none that this graph makes.
     known = ctx.tensors.get(id(result))
     return known is None or known.source is None
 
@@ -219,6 +220,7 @@ def _alien(result: object) -> object:
 
 
 def _needs_a_node(result: object) -> bool:
+    """Whether only the run tells it; everything else is known from the operands, and stands in no graph."""
     if isinstance(result, (torch.Tensor, *_SYMBOLIC)):
         return True
     if isinstance(result, (tuple, list)):
@@ -231,6 +233,7 @@ def _needs_a_node(result: object) -> bool:
 def result_value(ctx: Recording, node: fx.Node, result: object, *, one_of_several: bool = False) -> Value:
     """The value of what an operation gave; an operand that comes back is itself."""
     if isinstance(result, torch.Tensor):
+        # An operator in place gives its operand back, and so may one that finds nothing to do.
         known = ctx.tensors.get(id(result))
         if known is not None:
             return known
@@ -253,17 +256,20 @@ def result_value(ctx: Recording, node: fx.Node, result: object, *, one_of_severa
 
 
 def _item(ctx: Recording, node: fx.Node, index: object, item: object) -> Value:
+    """One of several results, which the graph picks out where it is no constant."""
     if not _needs_a_node(item):
         return ctx.literal(item)
     return result_value(ctx, ctx.graph.select(node, index, item), item, one_of_several=True)
 
 
 def _number(ctx: Recording, node: fx.Node, result: Any) -> Value:
+    """A symbol as the program's number: a constant where sizes cancelled out, as in ``n - n``."""
     expression = result.node.expr
     if not expression.free_symbols:
         return ConstantValue(
             result.node.maybe_as_int() if isinstance(result, torch.SymInt) else result.node.pytype(expression)
         )
+    # A float or a truth of the data can be no size and no position: Python reads it out of its tensor.
     if not isinstance(result, torch.SymInt) and any(map(ctx.graph.is_data_dependent, expression.free_symbols)):
         ctx.stop(Kind.DATA_DEPENDENT_OPERATION, "a number is read out of a tensor")
     return SymbolicNumber(node, result)
@@ -317,6 +323,7 @@ class _Operands:
 
     def _container(self, value: Value) -> tuple[object, object]:
         if isinstance(value, SequenceValue):
+            # Torch's functions ask for a list or a tuple, and for nothing that the program derived from one.
             nodes, fakes = self.all(value.items)
             make = list if isinstance(value, ListValue) else tuple
             return make(nodes), make(fakes)
@@ -382,12 +389,14 @@ def symbol_of(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
     size or a position.  None where there is no such symbol."""
     if number.cls is not int or number.source is not None:
         return None
+    # Once for each number: a second symbol for it would be another unknown size, and equal to the first by no rule.
     if number.symbol is None:
         number.symbol = _read(ctx, number) if number.function is None else _calculated(ctx, number)
     return number.symbol
 
 
 def _read(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
+    """The number as the graph itself reads it out of its tensor, so that nothing has to come back to Python before."""
     ctx.need_symbols()
     if ctx.graph.shape_env is None or number.tensor is None:
         return None
@@ -396,6 +405,7 @@ def _read(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
 
 
 def _calculated(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
+    """The same of what was computed from such numbers, where symbols compute as Python does."""
     function = None if number.function is None else _WHOLE.get(number.function)
     if function is None:
         return None

@@ -190,13 +190,13 @@ def _of_nothing(x: torch.Tensor, *_: object, **__: object) -> bool:
 
 
 @_doubt(aten.upsample_linear1d, aten.upsample_bicubic2d)
-def _between_nothing(x: torch.Tensor, *_: Any, **__: Any) -> bool:
+def _between_nothing(x: torch.Tensor, *_: object, **__: object) -> bool:
     """There may be no images, but none is empty."""
     return any(isinstance(size, int) and not size for size in x.shape[1:])
 
 
 @_doubt(aten.pixel_shuffle, aten.pixel_unshuffle)
-def _of_no_pixels(x: torch.Tensor, *_: Any, **__: Any) -> bool:
+def _of_no_pixels(x: torch.Tensor, *_: object, **__: object) -> bool:
     """What has no elements comes back from torch's kernels for CPUs in the shape that it has, and has no gradient."""
     return any(isinstance(size, int) and not size for size in x.shape)
 

@@ -70,7 +70,7 @@ class Call:
 
     __slots__ = ("key", "outcome", "tensors")
 
-    def __init__(self, key: tuple[Any, ...], tensors: list[Any], outcome: Outcome | None) -> None:
+    def __init__(self, key: tuple[object, ...], tensors: list[object], outcome: Outcome | None) -> None:
         self.key = key
         self.tensors = tensors
         self.outcome = outcome
@@ -180,14 +180,14 @@ class Remembered:
             )
         )
 
-    def again(self, outcome: Outcome, operands: list[Any]) -> Any:
+    def again(self, outcome: Outcome, operands: list[object]) -> Any:
         """Tensors like those that the operator gave."""
         with DisableTorchDispatch():
             made = [None if part is None else _made(part, operands) for part in outcome.parts]
         return made[0] if outcome.made is None else outcome.made(made)
 
 
-def _is_plain(func: Any) -> bool:
+def _is_plain(func: object) -> bool:
     return isinstance(func, OpOverload) and func.namespace in _OF_TORCH and not schema_of(func).is_mutable
 
 

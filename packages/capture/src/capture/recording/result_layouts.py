@@ -1,4 +1,4 @@
-"""The order in which the dimensions of a result lie in memory, where torch's fakes tell another one than its kernels.
+"""How results lie in memory, and how exact statistics are, where torch's fakes tell otherwise than its kernels.
 
 Who asks for strides, or whether a tensor is contiguous, is told what the kernel will give.  Dynamic sizes are left
 alone, because to look at their strides would fix them.
@@ -7,7 +7,6 @@ alone, because to look at their strides would fix them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -32,12 +31,16 @@ def _as_products_on_cpus(result: torch.Tensor, x: torch.Tensor, y: object, *_: o
     return _as_products(result, x, y) if x.device.type == "cpu" else result
 
 
+def _gradient_of_elu(result: torch.Tensor, grad: torch.Tensor, *rest: object) -> torch.Tensor:
+    return _as_products(result, grad, rest[-1])
+
+
 def _contiguous(result: torch.Tensor, *_: object) -> torch.Tensor:
     return torch.empty_like(result, memory_format=torch.contiguous_format) if _known(result) else result
 
 
-def _contiguous_on_cpus(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
-    return _contiguous(result) if x.device.type == "cpu" else result
+def _contiguous_on_cpus(result: torch.Tensor, *_: object) -> torch.Tensor:
+    return _contiguous(result) if result.device.type == "cpu" else result
 
 
 def _by_format_on_cpus(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
@@ -45,22 +48,49 @@ def _by_format_on_cpus(result: torch.Tensor, x: torch.Tensor, *_: object) -> tor
     return torch.empty_like(result, memory_format=_format_of(x)) if x.device.type == "cpu" and _known(x) else result
 
 
-def _first_by_format(result: Any, x: torch.Tensor, *_: object) -> object:
-    """Group norm's kernels; from torch 2.14 on its fake says contiguous."""
+def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
+    """Statistics of halves are as exact as the weights beside them on CPUs; fake kernels say halves, or floats."""
+    if x.device.type != "cpu" or x.dtype not in (torch.float16, torch.bfloat16):
+        return result
+    beside = next((given.dtype for given in rest if isinstance(given, torch.Tensor)), x.dtype)
+    return result[0], *(tensor.to(beside) for tensor in result[1:3]), *result[3:]
+
+
+def _normalized_by_groups(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
+    """By the format of the operand; from torch 2.14 on the fake says contiguous."""
+    result = _with_statistics(result, x, *rest)
     return _by_format_on_cpus(result[0], x), *result[1:]
 
 
-def _normalized(result: Any, x: torch.Tensor, *_: object) -> object:
+def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
+    result = _with_statistics(result, x, *rest)
+    return _as_normalized(result[0], x), *result[1:]
+
+
+def _gradient_of_normalized(
+    result: Sequence[torch.Tensor | None], _: object, x: torch.Tensor, *__: object
+) -> Sequence[torch.Tensor | None]:
+    """As the operand of the batch norm is read, however what arrives lies; a fake says as what arrives."""
+    return None if result[0] is None else _as_normalized(result[0], x), *result[1:]
+
+
+def _as_normalized(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Batch norm asks first whether the operand is contiguous, by channels or not."""
     innermost = _INNERMOST.get(x.dim())
     if x.device.type != "cpu" or not _known(x):
         return result
     if innermost is None or x.is_contiguous() or not x.is_contiguous(memory_format=innermost):
-        return _by_format_on_cpus(result[0], x), *result[1:]
-    return torch.empty_like(result[0], memory_format=innermost), *result[1:]
+        return _by_format_on_cpus(result, x)
+    return torch.empty_like(result, memory_format=innermost)
 
 
-def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: object, noise: torch.Tensor, *rest: object) -> torch.Tensor:
+    """In training the noise is multiplied by what arrives, in this order; torch's rule in Python has the other."""
+    is_training = rest[2]
+    return _as_products(result, noise, grad) if is_training else result
+
+
+def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
     """As the operand lies, without its gaps; torch's rule in Python says contiguous."""
     return torch.empty_like(x, dtype=result.dtype) if _known(x) else result
 
@@ -77,8 +107,8 @@ def _rolled(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[object], dim
     return x
 
 
-def _each_contiguous_on_cpus(results: Sequence[torch.Tensor], x: torch.Tensor, *_: object) -> object:
-    return tuple(_contiguous_on_cpus(result, x) for result in results)
+def _each_contiguous_on_cpus(results: Sequence[torch.Tensor], *_: object) -> object:
+    return tuple(map(_contiguous_on_cpus, results))
 
 
 def _known(x: torch.Tensor) -> bool:
@@ -109,17 +139,22 @@ _CORRECTIONS: dict[object, Callable[..., object]] = {
             *(aten.copysign.Tensor, aten.heaviside.default, aten.logaddexp.default, aten.xlogy.Tensor),
             *(aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default),
             *(aten.div.Tensor_mode, aten.floor_divide.default, aten.special_xlog1py.default),
+            *(aten.hardsigmoid_backward.default, aten.hardswish_backward.default, aten.hardtanh_backward.default),
+            *(aten.logit_backward.default, aten.softplus_backward.default),
         ),
         _as_products,
     ),
+    aten.elu_backward.default: _gradient_of_elu,
     aten.index_fill.int_Scalar: _as_it_lies,
     aten.index_fill.int_Tensor: _as_it_lies,
-    aten.normal.Tensor_Tensor: _contiguous_on_cpus,
+    **dict.fromkeys((aten.normal.Tensor_Tensor, aten.normal.float_Tensor), _contiguous_on_cpus),
     **dict.fromkeys((aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar), _contiguous),
     aten.roll.default: _rolled,
     aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
     aten.rrelu_with_noise.default: _contiguous,
-    aten.native_group_norm.default: _first_by_format,
+    aten.rrelu_with_noise_backward.default: _as_noise,
+    aten.native_layer_norm.default: _with_statistics,
+    aten.native_group_norm.default: _normalized_by_groups,
     aten.native_dropout_backward.default: _as_products_on_cpus,
     **dict.fromkeys(
         (aten.max_unpool2d.default, aten.channel_shuffle.default, aten.native_channel_shuffle.default),
@@ -129,7 +164,9 @@ _CORRECTIONS: dict[object, Callable[..., object]] = {
         (
             *(aten.native_batch_norm.default, aten._native_batch_norm_legit.default),
             *(aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_no_training.default),
+            aten._native_batch_norm_legit_functional.default,
         ),
         _normalized,
     ),
+    aten.native_batch_norm_backward.default: _gradient_of_normalized,
 }

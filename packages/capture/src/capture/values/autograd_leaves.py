@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -19,10 +20,16 @@ import torch
 """Of torch's words for what was used up, those that no other error has."""
 
 
+def asking_for_histories() -> AbstractContextManager[object]:
+    """Where histories are asked for: asking remakes that of a written view, in inference mode without its past."""
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+
+
 def has_known_history(tensor: torch.Tensor) -> bool:
     """Torch tells none of a view that was made without histories, of what has one since: every question raises."""
     try:
-        _ = tensor.grad_fn
+        with asking_for_histories():
+            _ = tensor.grad_fn
     except RuntimeError:
         return False
     return True

@@ -23,6 +23,8 @@ from capture.values.user_object import UserObject
 
 
 class SuspendableValue(Value):
+    """A frame that was called and has not ended: it is run from one suspension to the next, by whoever asks."""
+
     kind: type
     word: str
 
@@ -70,6 +72,7 @@ class SuspendableValue(Value):
         """Nobody will resume it."""
         self.finished = True
         self.args, self.kwargs = (), {}
+        # What its variables held may have been held by nobody else: it is let go now, as in Python.
         self.frame.forget()
 
     def describe(self) -> str:
@@ -77,6 +80,8 @@ class SuspendableValue(Value):
 
 
 class GeneratorValue(SuspendableValue, IteratorValue):
+    """A generator: an iterator, whose next value is what comes out when nothing is sent in."""
+
     kind, word = GeneratorType, "generator"
 
     def advance(self, ctx: Tracer) -> Value | None:
@@ -84,6 +89,8 @@ class GeneratorValue(SuspendableValue, IteratorValue):
 
 
 class CoroutineValue(SuspendableValue):
+    """A coroutine: run by ``await`` alone, and once."""
+
     kind, word = CoroutineType, "coroutine"
 
     def send(self, ctx: Tracer, sent: Value) -> Value | None:
@@ -140,6 +147,8 @@ class YieldedToAsync(Value):
 
 
 class AsyncGeneratorValue(SuspendableValue):
+    """An asynchronous generator, which steps run: ``closed`` and ``stepping`` say what the next step is refused for."""
+
     kind, word = AsyncGeneratorType, "async generator"
 
     def __init__(self, frame: Any, call: tuple[FunctionValue, Sequence[Value], dict[str, Value]]) -> None:
@@ -177,6 +186,7 @@ class AsyncStep(IteratorValue):
     def send(self, ctx: Tracer, sent: Value) -> Value | None:
         self._refuse_reuse(ctx)
         if not self.started:
+            # Only where a step begins: one that goes on has set the flag itself.
             if self.generator.stepping:
                 ctx.throw(RuntimeError, "anext(): asynchronous generator is already running")
             sent = self.first if is_none(sent) else sent
@@ -210,6 +220,7 @@ class AsyncStep(IteratorValue):
             if issubclass(raised.value.python_type(), (StopAsyncIteration, GeneratorExit)):
                 generator.closed = True
             raise
+        # Something within awaits: what it lets through goes to the event loop, and the step is not over.
         if not isinstance(found, YieldedToAsync):
             return found
         self.finished, generator.stepping = True, False
@@ -263,6 +274,7 @@ class AsyncThrow(AsyncStep):
             found: Value | None = run()
         except UserRaised as raised:
             self.finished, self.generator.stepping = True, False
+            # It ended as `aclose` asked it to; any other error is for who awaits that.
             if issubclass(raised.value.python_type(), (StopAsyncIteration, GeneratorExit)):
                 raised.was_caught()
                 return None
@@ -281,6 +293,8 @@ class AsyncThrow(AsyncStep):
 
 
 def _types_made_in_c() -> tuple[type, dict[type, type]]:
+    """Types that have no name in Python: one of each is made, asked for its type, and closed."""
+
     async def nothing() -> Any:
         return None
 

@@ -32,6 +32,7 @@ from capture.reasons import Kind
 from capture.values.base import Value, settled
 from capture.values.constant import NONE, UNBOUND
 from capture.values.finalizers import end_is_noticed, has_history
+from capture.values.function import CellValue
 from capture.writing.writer import Writer
 
 # These push two places, of which one may be NULL; it is known which after the plain attribute was read.
@@ -108,7 +109,10 @@ class Stop:
         op, arg = self.instruction.op, self.instruction.arg
         if op not in _NEED_A_VARIABLE | _BIND_A_VARIABLE or arg in self.frame.code.co_freevars:
             return None
-        if op in _BIND_A_VARIABLE or self.frame.slots.get(arg, UNBOUND) is not UNBOUND:
+        held = self.frame.slots.get(arg, UNBOUND)
+        if isinstance(held, CellValue):
+            held = held.content
+        if op in _BIND_A_VARIABLE or held is not UNBOUND:
             raise InternalError(f"a stop at {op} {arg}, which CPython would do without the variable")
         return str(arg)
 

@@ -192,7 +192,7 @@ def _is_of_another_type(expected: type, found: Value) -> bool:
     return _type_of(found) not in (None, expected)
 
 
-def _is_unequal(expected: Any, found: Value) -> bool:
+def _is_unequal(expected: object, found: Value) -> bool:
     if _is_of_another_type(type(expected), found):
         return True
     if isinstance(found, ScalarValue) and type(expected) is float:
@@ -200,7 +200,7 @@ def _is_unequal(expected: Any, found: Value) -> bool:
     return isinstance(found, ConstantValue) and not _are_alike(expected, found.value)
 
 
-def _are_alike(expected: Any, actual: Any) -> bool:
+def _are_alike(expected: object, actual: object) -> bool:
     """Numbers by their digits, as NaN and the two zeros are; sets may hold what is compared by code."""
     if type(expected) is frozenset and type(actual) is frozenset:
         return True
@@ -209,7 +209,7 @@ def _are_alike(expected: Any, actual: Any) -> bool:
     return type(expected) is type(actual) and bool(expected == actual)
 
 
-def _is_another_object(expected: Any, found: Value) -> bool:
+def _is_another_object(expected: object, found: Value) -> bool:
     if isinstance(found, ConstantValue):
         return type(found.value) is not type(expected)
     made_here = (TensorValue, ListValue, DictValue, SetValue, UserObject)
@@ -229,7 +229,7 @@ def _is_another_tensor(expected: tuple[Any, ...], found: Value) -> bool:
 
 
 def _is_no_longer(truth: bool) -> Callable[[Any, Value], bool]:
-    def check(_: Any, found: Value) -> bool:
+    def check(_: object, found: Value) -> bool:
         return isinstance(found, ConstantValue) and type(found.value) is bool and found.value is not truth
 
     return check

@@ -73,7 +73,7 @@ def _named(name: str) -> Any:
         raise BadOption(f"{name}: {error}") from error
 
 
-def _can_be_followed(value: Any) -> bool:
+def _can_be_followed(value: object) -> bool:
     try:
         return bool(followed(value))
     except TypeError:

@@ -154,7 +154,7 @@ class DeferredFinder(MetaPathFinder):
     def __init__(self, deferral: Deferral) -> None:
         self.deferral = deferral
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         package, _, child = name.rpartition(".")
         if not self.deferral.waiting:
             return None

@@ -15,13 +15,13 @@ class LateClass(type):
 
     home: Deferral
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         return not cls.home.waiting and isinstance(instance, cls.real())
 
     def __subclasscheck__(cls, subclass: type) -> bool:
         return not cls.home.waiting and issubclass(subclass, cls.real())
 
-    def __call__(cls, *args: Any, **options: Any) -> Any:
+    def __call__(cls, *args: object, **options: object) -> Any:
         return cls.real()(*args, **options)
 
     def __getattr__(cls, name: str) -> Any:

@@ -25,7 +25,7 @@ def late_disable(peer: Deferral) -> Callable[..., Any]:
     """A stand-in for the peer's ``disable``: while the peer has not been loaded there is nothing to disable, and once
     it has been its own answer counts."""
 
-    def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
+    def disable(fn: object = None, recursive: bool = True, **options: object) -> Any:
         if fn is None:
             return functools.partial(disable, recursive=recursive, **options)
         if not isinstance(fn, FunctionType | BuiltinFunctionType | MethodType):  # a module, a class: the peer's to wrap
@@ -81,7 +81,7 @@ class NothingCompiled:
 class LateWrapper(LateClass, type):
     """The metaclass of a class that stands for torch's wrapper of compiled modules: ours are instances of it."""
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         genuine = torchs_wrapper()
         ours = getattr(type(instance), "wraps_for_torch", False)
         return bool(ours or (genuine is not None and isinstance(instance, genuine)))

@@ -28,7 +28,7 @@ class NoExpression:
     """Stands for sympy's expressions where there are none."""
 
 
-def _itself(value: Any, *_: Any, **options: Any) -> Any:
+def _itself(value: object, *_: object, **options: object) -> Any:
     return value
 
 
@@ -36,7 +36,7 @@ def _equal(x: Any, y: Any) -> bool:
     return tuple(x) == tuple(y) if isinstance(x, tuple | list) else bool(x == y)
 
 
-def _nothing(*_: Any) -> Iterator[Any]:
+def _nothing(*_: object) -> Iterator[Any]:
     return iter(())
 
 
@@ -67,7 +67,7 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
 
 def _late(name: str, plain: Callable[..., Any]) -> Callable[[Deferral], Callable[..., Any]]:
     def make(real: Deferral) -> Callable[..., Any]:
-        def ask(*args: Any, **options: Any) -> Any:
+        def ask(*args: object, **options: object) -> Any:
             if real.waiting and not any(isinstance(arg, _SYMBOLIC) for arg in args):
                 return plain(*args, **options)
             return getattr(real.load(), name)(*args, **options)

@@ -24,7 +24,7 @@ _NUMBERS = (bool, int, float, *_VARYING)
 def for_each_size(ctx: Context, name: str, compile_fixed: CompilerFn) -> CompilerFn:
     """``compile_fixed`` for graphs of any sizes; it is given graphs of tensors of fixed sizes alone."""
 
-    def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
         if not any(map(_varies, example_inputs)):
             return compile_fixed(gm, example_inputs)
         return _BySize(ctx, name, compile_fixed, gm)
@@ -32,7 +32,7 @@ def for_each_size(ctx: Context, name: str, compile_fixed: CompilerFn) -> Compile
     return compile_graph
 
 
-def _varies(example: Any) -> bool:
+def _varies(example: object) -> bool:
     if not isinstance(example, torch.Tensor):
         return isinstance(example, _VARYING)
     numbers = (*example.shape, *example.stride()) if example.layout is torch.strided else tuple(example.shape)
@@ -48,12 +48,12 @@ class _BySize:
         self._models: dict[Any, Callable[..., Any]] = {}
         self._full = False
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: object) -> Any:
         key = (torch.is_grad_enabled(), *map(_kind, inputs))
         model = self._models.get(key) or self._made(key, inputs)
         return self._gm.forward(*inputs) if model is None else model(*_tensors(inputs))
 
-    def _made(self, key: Any, inputs: Sequence[Any]) -> Callable[..., Any] | None:
+    def _made(self, key: object, inputs: Sequence[object]) -> Callable[..., Any] | None:
         limit = self._ctx.options.recompile_limit
         if len(self._models) >= limit:
             if not self._full:
@@ -72,17 +72,17 @@ class _BySize:
         self._ctx.ledger.add(GraphRefused(self._name, reason, consequence))
 
 
-def _kind(value: Any) -> Any:
+def _kind(value: object) -> Any:
     if isinstance(value, torch.Tensor):
         return value.shape, value.stride() if value.layout is torch.strided else None, value.requires_grad
     return type(value), repr(value) if isinstance(value, float) else value  # of which 0.0 equals -0.0
 
 
-def _tensors(inputs: Sequence[Any]) -> list[Any]:
+def _tensors(inputs: Sequence[object]) -> list[Any]:
     return [value for value in inputs if not isinstance(value, _NUMBERS)]
 
 
-def with_numbers(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+def with_numbers(gm: fx.GraphModule, inputs: Sequence[object]) -> fx.GraphModule:
     """The graph with numbers in the place of those of its inputs that are numbers."""
     graph = fx.Graph()
     values = iter(inputs)

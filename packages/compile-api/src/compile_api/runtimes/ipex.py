@@ -49,7 +49,7 @@ def lacks_matching_torch() -> str:
 )
 def ipex(ctx: Context) -> CompilerFn:
     def for_direction(direction: str) -> FxCompiler:
-        def compile_half(gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+        def compile_half(gm: fx.GraphModule, example_inputs: list[object]) -> Boxed:
             importlib.import_module(_PACKAGE)
             half = _TensorsOnly(gm)
             script = traced(half, example_inputs)
@@ -60,7 +60,7 @@ def ipex(ctx: Context) -> CompilerFn:
 
     trains = through_aotgrad(ctx, for_direction, None)
 
-    def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
         wanted = (isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs)
         if torch.is_grad_enabled() and any(wanted):
             return trains(gm, example_inputs)
@@ -72,7 +72,7 @@ def ipex(ctx: Context) -> CompilerFn:
     return for_each_size(ctx, "ipex", compile_graph)
 
 
-def traced(module: torch.nn.Module, example_inputs: list[Any]) -> Any:
+def traced(module: torch.nn.Module, example_inputs: list[object]) -> Any:
     """The module as a program of TorchScript."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # torch.jit says that it is deprecated: the user asked for it by name

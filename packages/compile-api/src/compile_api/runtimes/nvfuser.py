@@ -60,7 +60,7 @@ def lacks_a_build() -> str:
 )
 def nvfuser(ctx: Context) -> CompilerFn:
     def for_direction(direction: str) -> FxCompiler:
-        def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+        def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Boxed:
             refuse_varying_sizes(gm)
             whole, fusions = partitioned(gm)
             ctx.ledger.add(GraphCompiled(direction, len(gm.graph.nodes), (), fusions, (), ()))
@@ -84,7 +84,7 @@ def partitioned(gm: fx.GraphModule) -> tuple[Callable[..., Any], tuple[str, ...]
 
 
 class _Pointwise(OperatorSupportBase):
-    def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
+    def is_node_supported(self, submodules: object, node: fx.Node) -> bool:
         return node.op == "call_function" and node.target in _POINTWISE and node.meta["val"].device.type == "cuda"
 
 

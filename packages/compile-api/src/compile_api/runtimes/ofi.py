@@ -17,7 +17,7 @@ from compile_api.runtimes.by_size import for_each_size
 
 @backend("ofi", note="TorchScript's optimize_for_inference", training=False)
 def ofi(ctx: Context) -> CompilerFn:
-    def compile_fixed(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    def compile_fixed(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
         compiled = compile_graph(gm, example_inputs)
         ctx.ledger.add(GraphCompiled("inference", len(gm.graph.nodes), (), ("ofi.script",), (), ()))
         return compiled
@@ -25,7 +25,7 @@ def ofi(ctx: Context) -> CompilerFn:
     return for_each_size(ctx, "ofi", compile_fixed)
 
 
-def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
     refuse_training(example_inputs, "ofi")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit says that it is deprecated: the user asked for it by name
@@ -38,13 +38,13 @@ def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[...
             ) from error
 
 
-def refuse_training(example_inputs: list[Any], name: str) -> None:
+def refuse_training(example_inputs: list[object], name: str) -> None:
     """Where gradients are recorded, a graph without them would be silently wrong."""
     if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs):
         raise BackendCannot(f"{name} is for inference, and gradients are recorded here; call it under torch.no_grad()")
 
 
-def real_inputs(example_inputs: list[Any]) -> tuple[Any, ...]:
+def real_inputs(example_inputs: list[object]) -> tuple[Any, ...]:
     """Tensors to trace with; a captured graph has no branches, so their values do not matter."""
     return tuple(
         torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).zero_()

@@ -72,7 +72,7 @@ def _through_sessions(ctx: Context, providers: Sequence[str]) -> CompilerFn:
     decompositions = importlib.import_module("compile_api.torch_versions").get_decompositions(written_with_others())
 
     def for_direction(direction: str) -> FxCompiler:
-        def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+        def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Boxed:
             refuse_varying_sizes(gm)
             whole, sessions, left = partitioned(gm, providers)
             ctx.ledger.add(GraphCompiled(direction, len(gm.graph.nodes), (), sessions, left, ()))
@@ -103,7 +103,7 @@ def partitioned(
 
 
 class _HasRule(OperatorSupportBase):
-    def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
+    def is_node_supported(self, submodules: object, node: fx.Node) -> bool:
         return node.op == "call_function" and takes(node)
 
 

@@ -28,7 +28,7 @@ from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
 )
 def openvino(ctx: Context) -> CompilerFn:
     def for_direction(direction: str) -> FxCompiler:
-        def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+        def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Boxed:
             refuse_varying_sizes(gm)
             ctx.ledger.add(GraphCompiled(direction, len(gm.graph.nodes), (), ("openvino.model",), (), ()))
             return Model(gm).run
@@ -37,7 +37,7 @@ def openvino(ctx: Context) -> CompilerFn:
 
     inner = through_aotgrad(ctx, for_direction, None)
 
-    def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
         refuse_training(example_inputs, "openvino")
         if any(isinstance(x, torch.Tensor) and x.device.type != "cpu" for x in example_inputs):
             raise BackendCannot("openvino computes on CPUs here, and an input is on another device")

@@ -42,7 +42,7 @@ def lacks_relax() -> str:
     lacks=lacks_relax,
 )
 def tvm(ctx: Context) -> CompilerFn:
-    def compile_fixed(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    def compile_fixed(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
         compiled = compile_graph(gm, example_inputs)
         ctx.ledger.add(GraphCompiled("inference", len(gm.graph.nodes), (), ("tvm.relax",), (), ()))
         return compiled
@@ -61,7 +61,7 @@ class _Positional(torch.nn.Module):
         return self.gm(*inputs)
 
 
-def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
     refuse_training(example_inputs, "tvm")
     if not all(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in example_inputs):
         raise BackendCannot("tvm computes on CPUs here, and an input is elsewhere or no tensor")
@@ -75,7 +75,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[...
     return call
 
 
-def _machine(gm: fx.GraphModule, example_inputs: list[Any]) -> Any:
+def _machine(gm: fx.GraphModule, example_inputs: list[object]) -> Any:
     """The graph as a module of TVM's virtual machine."""
     relax = importlib.import_module("tvm.relax")
     frontend = importlib.import_module("tvm.relax.frontend.torch")

@@ -175,6 +175,7 @@ class _KernelPrinter:
                     self._every_loop(self._scope())
 
     def _ask_ahead(self, laid: LoopLayout) -> None:
+        """Have the cache fetch what the layout says that later iterations read and write."""
         asked: tuple[tuple[str, tuple[Stream, ...]], ...] = (("will_read", laid.read), ("will_write", laid.written))
         for function, found in asked:
             for buffer, index in found:
@@ -282,6 +283,7 @@ class _KernelPrinter:
         first = Span.whole(loop.axes[0])
         name, unit = first.axis.name, laid.unit
         step, begin, end = (self.names.fresh(f"{name}_{part}") for part in ("step", "begin", "end"))
+        # In whole vectors, or blocks of several: only the last piece has a rest to do element by element.
         rounded = index_text(_size(first.axis) + (count * unit - 1), cpp_dialect.INDEX_STYLE)
         self.lines.line(f"const i64 {step} = {rounded.within(Precedence.MULTIPLY)} / {count * unit} * {unit};")
         pieces = self._accumulators(loop, laid.split, None, "pieces", count)
@@ -323,6 +325,7 @@ class _KernelPrinter:
                 self.lines.line(f"{totals[name]}.take({text});")
 
     def _blocks(self, loop: Loop, laid: LoopLayout, span: Span, scope: Scope, partial: dict[str, str]) -> None:
+        """Several vectors with accumulators of their own: none waits for the addition before it."""
         width, count, name = self.layout.width, laid.side_by_side, span.axis.name
         block = self.names.fresh(f"{name}_block")
         with self.lines.block(_header(block, span.start, span.last_start(width * count), width * count), "}"):
@@ -365,6 +368,7 @@ class _KernelPrinter:
         return declared
 
     def _results(self, statement: Reduce, laid: LoopLayout, scope: Scope, total: str) -> None:
+        """Name what a reduction came to, for the statements behind its loop."""
         vector = scope.lanes is not None
         name, dtype = statement.name, statement.dtype
         if statement.kind == "welford":
@@ -417,6 +421,7 @@ class _KernelPrinter:
         bound = scope.bind(statement.bindings)
         stride = scope.stride(statement.index)
         uniform = all(not operand.vector for operand in bound.values()) and not (mask is not None and mask.vector)
+        # One element: without lanes, or the same place for all of them, which then hold one value.
         if scope.lanes is None or (uniform and stride is not None and not stride.terms and statement.mode == "set"):
             self._store_element(statement, scope, value, mask, bound)
         elif stride == 1 and statement.mode == "set" and not any(operand.vector for operand in bound.values()):
@@ -467,6 +472,7 @@ class _KernelPrinter:
         self.lines.line(f"for_each_lane<{scope.lanes.width}>([&](i32 lane) {{ {line} }});")
 
     def _write(self, statement: Store, place: str, value: str) -> str:
+        """The statement that sets a place, or combines what is there with the value."""
         if statement.mode == "set":
             return f"{place} = {value};"
         dtype = self.dtypes[statement.buffer]

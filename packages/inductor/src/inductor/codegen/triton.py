@@ -100,6 +100,7 @@ class _TritonPrinter:
         self.block = f"[{', '.join(shape.sides)}]"
         extents = {product(loop.axes) for loop in kernel.loops if loop.axes}
         self.persistent = shape.r is not None and all(_is_at_most(extent, shape.r) for extent in extents)
+        # Then one range along r serves all loops, and what one of them has read the next need not read again.
         self.one_row = len(extents) <= 1
         self.grid = _grid(kernel, shape)
         self.named = {symbol for index in indices_of(kernel.passes) for symbol in self.grid.flattened(index).symbols}
@@ -207,6 +208,7 @@ class _TritonPrinter:
         for position, axis in reversed(list(enumerate(axes))):
             assert axis.size is not None
             divided = flat if inner == 1 else f"{flat} // {_text(inner).within(Precedence.ATOM)}"
+            # The outermost quotient is below its size already, where the mask is true.
             text = divided if position == 0 else f"{divided} % {_text(axis.size).within(Precedence.ATOM)}"
             if axis in self.named:
                 self.lines.line(f"{axis.name} = {text}")
@@ -301,6 +303,7 @@ class _TritonPrinter:
         name = statement.name
         value_type = DTYPES[statement.value.dtype if statement.kind in POSITIONS else statement.dtype]
         if statement.kind == "welford":
+            # The block itself is what is accumulated: mean and deviations are taken from it at the end.
             if self.persistent:
                 return
             for part in ("mean", "m2", "weight"):
@@ -341,6 +344,7 @@ class _TritonPrinter:
     def _scan(self, statement: Scan, scope: BlockScope) -> None:
         value, name, kind = scope.named(scope.value(statement.value)), statement.name, statement.kind
         there = f"tl.where({self._everywhere()}, {value.text}, {_start_of(statement)})"
+        # Elements behind the end take part in a scan as in any operation on blocks: they are the neutral element.
         self.lines.line(f"{name}_in = {there}.to({DTYPES[statement.dtype]})")
         self.lines.line(f"{name} = running_{kind}({name}_in)")
         if not self.persistent:
@@ -401,6 +405,7 @@ class _TritonPrinter:
             mask = own if mask is None else f"{mask} & {own}"
         place = scope.index(statement.index, scope.bind(statement.bindings))
         met = {self.grid.dimensions.get(symbol) for symbol in statement.index.symbols}
+        # A pointer has the axes that its index mentions; the value may have more, and Triton wants equal shapes.
         missing = "".join(f" + 0 * {dimension}_index" for dimension in spanned if dimension not in met)
         pointer = f"{statement.buffer} + {place.within(Precedence.ADD)}{missing}"
         function, order = "tl.store", ""

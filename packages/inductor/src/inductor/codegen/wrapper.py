@@ -158,7 +158,7 @@ class _WrapperPrinter:
         self.namespace["on_gpu"] = torch.cuda.device
         self.imports.append("from torch.cuda import device as on_gpu")
 
-    def _bind_inside(self, name: str, function: Any, spelling: str) -> None:
+    def _bind_inside(self, name: str, function: object, spelling: str) -> None:
         self.namespace[name] = function
         self.imports.append(f"{name} = torch._C.{spelling}")
 
@@ -461,7 +461,7 @@ def _returns_lists(target: OpOverload) -> bool:
     return len(kinds) > 1 and "ListType" in kinds
 
 
-def flattened(results: Any) -> list[Any]:
+def flattened(results: object) -> list[Any]:
     """The tensors one by one, as the program names them."""
     leaves: list[Any] = pytree.tree_leaves(results)
     return leaves

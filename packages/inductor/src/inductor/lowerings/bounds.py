@@ -30,7 +30,7 @@ def hardtanh(ctx: Context, x: Tensor, min_val: Any = -1, max_val: Any = 1) -> Te
 
 
 @lowering(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor)
-def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor | Declined:
+def clamp(ctx: Context, x: Tensor, min: object = None, max: object = None) -> Tensor | Declined:
     if _is_passed_over(min, max):
         min = max = None
     bounds = [bound for bound in (min, max) if bound is not None]
@@ -46,7 +46,7 @@ def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor |
     return elementwise((x, *bounds), formula)
 
 
-def _is_passed_over(*ends: Any) -> bool:
+def _is_passed_over(*ends: object) -> bool:
     """Whether the only end is a number that this torch compares with, and NaN."""
     given = [end for end in ends if end is not None]
     return len(given) == 1 and isinstance(given[0], float) and math.isnan(given[0]) and _passes_over_nan()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch.fx import Node
@@ -20,7 +19,7 @@ from inductor.torch_versions import aten
 
 
 @lowering(aten.convolution.default)
-def convolution(ctx: Context, image: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor | Declined:
+def convolution(ctx: Context, image: Tensor, weight: Tensor, bias: Tensor | None, *rest: object) -> Tensor | Declined:
     assert ctx.node is not None
     layout = ctx.layouts.get(ctx.node)
     if layout is None:
@@ -41,7 +40,7 @@ def convolution(ctx: Context, image: Tensor, weight: Tensor, bias: Tensor | None
 
 @lowering(aten.convolution_backward.default)
 def convolution_backward(
-    ctx: Context, grad: Tensor, image: Tensor, weight: Tensor, bias_sizes: Any, *rest: Any
+    ctx: Context, grad: Tensor, image: Tensor, weight: Tensor, bias_sizes: object, *rest: object
 ) -> list[Tensor | None] | Declined:
     assert ctx.node is not None
     if ctx.node not in ctx.layouts:

@@ -47,54 +47,67 @@ def full(ctx: Context, size: Sequence[Any], value: Any, *, dtype: Any = None, de
 
 
 @lowering(aten.full_like.default)
-def full_like(ctx: Context, x: Tensor, value: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def full_like(
+    ctx: Context, x: Tensor, value: object, *, dtype: object = None, device: object = None, **_: object
+) -> Any:
     return filled(ctx, x.sizes, value, dtype or x.dtype, device or x.device)
 
 
 @lowering(aten.zeros.default, of_any_size=True)
-def zeros(ctx: Context, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def zeros(ctx: Context, size: Sequence[object], *, dtype: object = None, device: object = None, **_: object) -> Any:
     return filled(ctx, size, 0, dtype or torch.get_default_dtype(), device)
 
 
 @lowering(aten.ones.default, of_any_size=True)
-def ones(ctx: Context, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def ones(ctx: Context, size: Sequence[object], *, dtype: object = None, device: object = None, **_: object) -> Any:
     return filled(ctx, size, 1, dtype or torch.get_default_dtype(), device)
 
 
 @lowering(aten.zeros_like.default)
-def zeros_like(ctx: Context, x: Tensor, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def zeros_like(ctx: Context, x: Tensor, *, dtype: object = None, device: object = None, **_: object) -> Any:
     return filled(ctx, x.sizes, 0, dtype or x.dtype, device or x.device)
 
 
 @lowering(aten.ones_like.default)
-def ones_like(ctx: Context, x: Tensor, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def ones_like(ctx: Context, x: Tensor, *, dtype: object = None, device: object = None, **_: object) -> Any:
     return filled(ctx, x.sizes, 1, dtype or x.dtype, device or x.device)
 
 
 @lowering(aten.new_zeros.default, of_any_size=True)
-def new_zeros(ctx: Context, x: Tensor, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def new_zeros(
+    ctx: Context, x: Tensor, size: Sequence[object], *, dtype: object = None, device: object = None, **_: object
+) -> Any:
     return filled(ctx, size, 0, dtype or x.dtype, device or x.device)
 
 
 @lowering(aten.new_ones.default, of_any_size=True)
-def new_ones(ctx: Context, x: Tensor, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def new_ones(
+    ctx: Context, x: Tensor, size: Sequence[object], *, dtype: object = None, device: object = None, **_: object
+) -> Any:
     return filled(ctx, size, 1, dtype or x.dtype, device or x.device)
 
 
 @lowering(aten.new_full.default, of_any_size=True)
 def new_full(
-    ctx: Context, x: Tensor, size: Sequence[Any], value: Any, *, dtype: Any = None, device: Any = None, **_: Any
+    ctx: Context,
+    x: Tensor,
+    size: Sequence[object],
+    value: object,
+    *,
+    dtype: object = None,
+    device: object = None,
+    **_: object,
 ) -> Any:
     return filled(ctx, size, value, dtype or x.dtype, device or x.device)
 
 
 @lowering(aten.scalar_tensor.default)
-def scalar_tensor(ctx: Context, value: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def scalar_tensor(ctx: Context, value: object, *, dtype: object = None, device: object = None, **_: object) -> Any:
     return filled(ctx, (), value, dtype or torch.get_default_dtype(), device)
 
 
 @lowering(aten.fill.Scalar)
-def fill(ctx: Context, x: Tensor, value: Any) -> Any:
+def fill(ctx: Context, x: Tensor, value: object) -> Any:
     return filled(ctx, x.sizes, value, x.dtype, x.device)
 
 
@@ -110,7 +123,14 @@ def fill_tensor(ctx: Context, x: Tensor, value: Tensor) -> Any:
 
 @lowering(prims.iota.default, of_any_size=True)
 def iota(
-    ctx: Context, length: Any, *, start: Any, step: Any, dtype: torch.dtype, device: Any, requires_grad: bool = False
+    ctx: Context,
+    length: object,
+    *,
+    start: object,
+    step: object,
+    dtype: torch.dtype,
+    device: object,
+    requires_grad: bool = False,
 ) -> Tensor:
     sizes = (ctx.sizes.index(length),)
     place = positions(sizes)[0] * ctx.sizes.index(step) + ctx.sizes.index(start)
@@ -134,17 +154,19 @@ def arange_step(
 
 
 @lowering(aten.arange.default)
-def arange(ctx: Context, end: Any, **options: Any) -> Tensor | Declined:
+def arange(ctx: Context, end: object, **options: object) -> Tensor | Declined:
     return arange_step(ctx, 0, end, 1, **options)
 
 
 @lowering(aten.arange.start)
-def arange_start(ctx: Context, start: Any, end: Any, **options: Any) -> Tensor | Declined:
+def arange_start(ctx: Context, start: object, end: object, **options: object) -> Tensor | Declined:
     return arange_step(ctx, start, end, 1, **options)
 
 
 @lowering(aten.eye.default, aten.eye.m)
-def eye(ctx: Context, n: Any, m: Any = None, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+def eye(
+    ctx: Context, n: object, m: object = None, *, dtype: object = None, device: object = None, **_: object
+) -> Tensor:
     sizes = ctx.sizes.indices((n, n if m is None else m))
     dtype = dtype or torch.get_default_dtype()
     row, column = positions(sizes)
@@ -170,7 +192,7 @@ def triu(ctx: Context, x: Tensor, diagonal: int = 0) -> Tensor | Declined:
     return _triangle(x, diagonal, "ge")
 
 
-def uninitialised(ctx: Context, size: Sequence[Any], dtype: torch.dtype, device: Any) -> Any:
+def uninitialised(ctx: Context, size: Sequence[object], dtype: torch.dtype, device: object) -> Any:
     """Memory whose contents nobody may rely on: zero, which is free where it is overwritten."""
     if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
         return Declined("memory that torch fills, since deterministic algorithms were asked for")
@@ -178,30 +200,39 @@ def uninitialised(ctx: Context, size: Sequence[Any], dtype: torch.dtype, device:
 
 
 @lowering(aten.empty.memory_format, of_any_size=True)
-def empty(ctx: Context, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def empty(ctx: Context, size: Sequence[object], *, dtype: object = None, device: object = None, **_: object) -> Any:
     return uninitialised(ctx, size, dtype or torch.get_default_dtype(), device)
 
 
 @lowering(aten.empty_like.default)
-def empty_like(ctx: Context, x: Tensor, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def empty_like(ctx: Context, x: Tensor, *, dtype: object = None, device: object = None, **_: object) -> Any:
     return uninitialised(ctx, x.sizes, dtype or x.dtype, device or x.device)
 
 
 @lowering(aten.new_empty.default, of_any_size=True)
-def new_empty(ctx: Context, x: Tensor, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def new_empty(
+    ctx: Context, x: Tensor, size: Sequence[object], *, dtype: object = None, device: object = None, **_: object
+) -> Any:
     return uninitialised(ctx, size, dtype or x.dtype, device or x.device)
 
 
 @lowering(aten.new_empty_strided.default)
 def new_empty_strided(
-    ctx: Context, x: Tensor, size: Sequence[Any], stride: Sequence[Any], *, dtype: Any = None, device: Any = None,
-    **_: Any,
+    ctx: Context, x: Tensor, size: Sequence[object], stride: Sequence[object], *, dtype: object = None,
+    device: object = None,
+    **_: object,
 ) -> Any:  # fmt: skip
     return uninitialised(ctx, size, dtype or x.dtype, device or x.device)
 
 
 @lowering(aten.empty_strided.default)
 def empty_strided(
-    ctx: Context, size: Sequence[Any], stride: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any
+    ctx: Context,
+    size: Sequence[object],
+    stride: Sequence[object],
+    *,
+    dtype: object = None,
+    device: object = None,
+    **_: object,
 ) -> Any:
     return uninitialised(ctx, size, dtype or torch.get_default_dtype(), device)

@@ -34,7 +34,7 @@ LIBRARY.update((
 ))  # fmt: skip
 
 
-def call_operator(ctx: Context, node: Node, args: Any, kwargs: Any, reason: str | None) -> Any:
+def call_operator(ctx: Context, node: Node, args: object, kwargs: object, reason: str | None) -> Any:
     """Emits the call and returns its results in the operator's own structure."""
     target = node.target
     assert isinstance(target, OpOverload)
@@ -63,7 +63,7 @@ def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason:
     return pytree.tree_unflatten(results, structure)
 
 
-def _map(refs: Callable[[Any], Any], value: Any) -> Any:
+def _map(refs: Callable[[Any], Any], value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_map(refs, item) for item in value]
     return refs(value)
@@ -72,7 +72,7 @@ def _map(refs: Callable[[Any], Any], value: Any) -> Any:
 def _with_refs(ctx: Context) -> Callable[[Any], Any]:
     """Tensors get memory; what a float is made of is written where the call is."""
 
-    def refs(value: Any) -> Any:
+    def refs(value: object) -> Any:
         if isinstance(value, Tensor):
             return ctx.ref(value)
         return value.expr if isinstance(value, Real) else value
@@ -80,7 +80,7 @@ def _with_refs(ctx: Context) -> Callable[[Any], Any]:
     return refs
 
 
-def _result(ctx: Context, meta: Any) -> Buffer | None:
+def _result(ctx: Context, meta: object) -> Buffer | None:
     if meta is None or isinstance(meta, (bool, int, float)):  # a number that follows from the shapes needs no memory
         return None
     if not isinstance(meta, torch.Tensor):
@@ -94,7 +94,7 @@ def _result(ctx: Context, meta: Any) -> Buffer | None:
     return exact
 
 
-def _note_views(ctx: Context, target: Any, args: Any, results: Sequence[str]) -> None:
+def _note_views(ctx: Context, target: object, args: object, results: Sequence[str]) -> None:
     """What a call gives as a view is read wherever that which it views is."""
     if not gives_views(target):
         return

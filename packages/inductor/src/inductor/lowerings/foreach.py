@@ -30,7 +30,7 @@ def each(single: Lowering, ctx: Context, *args: Any, **kwargs: Any) -> list[Any]
 
 
 def _register(overload: OpOverload, single: OpOverload) -> None:
-    def lower(ctx: Context, *args: Any, **kwargs: Any) -> list[Any] | Declined:
+    def lower(ctx: Context, *args: object, **kwargs: object) -> list[Any] | Declined:
         return each(LOWERINGS[single], ctx, *args, **kwargs)
 
     lowering(overload)(lower)
@@ -77,20 +77,20 @@ if aten._foreach_clone:  # what torch lacks is false: torch 2.11 has none
 
 
 @lowering(aten._foreach_norm.Scalar)
-def foreach_norm(ctx: Context, x: Sequence[Tensor], ord: float = 2, dtype: Any = None) -> list[Any] | Declined:
+def foreach_norm(ctx: Context, x: Sequence[Tensor], ord: float = 2, dtype: object = None) -> list[Any] | Declined:
     return each(lambda ctx, tensor: vector_norm(ctx, tensor, ord, None, False, dtype), ctx, x)
 
 
 @lowering(aten._foreach_addcmul.Scalar, aten._foreach_addcmul.ScalarList)
 def foreach_addcmul(
-    ctx: Context, x: Sequence[Tensor], a: Sequence[Tensor], b: Sequence[Tensor], value: Any = 1
+    ctx: Context, x: Sequence[Tensor], a: Sequence[Tensor], b: Sequence[Tensor], value: object = 1
 ) -> list[Any] | Declined:
     return each(_with_value(aten.addcmul.default), ctx, x, a, b, value)
 
 
 @lowering(aten._foreach_addcdiv.Scalar, aten._foreach_addcdiv.ScalarList)
 def foreach_addcdiv(
-    ctx: Context, x: Sequence[Tensor], a: Sequence[Tensor], b: Sequence[Tensor], value: Any = 1
+    ctx: Context, x: Sequence[Tensor], a: Sequence[Tensor], b: Sequence[Tensor], value: object = 1
 ) -> list[Any] | Declined:
     return each(_with_value(aten.addcdiv.default), ctx, x, a, b, value)
 

@@ -54,7 +54,7 @@ class Uses:
         return Uses(place, last, {target.name: _copied(source) for target, source, *_ in copies})
 
 
-def _copied(node: Any) -> Any:
+def _copied(node: object) -> Any:
     while isinstance(node, Node) and node.target is aten.copy.default:
         node = node.args[1]
     return node
@@ -132,7 +132,7 @@ def _gives(node: Node, value: Node | None) -> bool:
     return value is node or (value is not None and value.target is operator.getitem and value.args[0] is node)
 
 
-def _lies_in(held: Any, base: str) -> bool:
+def _lies_in(held: object, base: str) -> bool:
     if isinstance(held, list | tuple):
         return any(_lies_in(part, base) for part in held)
     return isinstance(held, Tensor) and held.base == base

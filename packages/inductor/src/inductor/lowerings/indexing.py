@@ -8,7 +8,6 @@ embedding do not.  Both make the call raise IndexError where the position is out
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
 
@@ -115,7 +114,7 @@ def gather(ctx: Context, x: Tensor, dim: int, index: Tensor, sparse_grad: bool =
 
 @lowering(aten.embedding.default)
 def embedding(
-    ctx: Context, weight: Tensor, indices: Tensor, padding_idx: Any = -1, scale: bool = False, sparse: bool = False
+    ctx: Context, weight: Tensor, indices: Tensor, padding_idx: object = -1, scale: bool = False, sparse: bool = False
 ) -> Tensor | Declined:
     if indices.dtype not in (torch.int32, torch.int64):
         return Declined("positions that are no integers, which torch's kernel refuses")

@@ -209,7 +209,7 @@ def grouped(x: Tensor, groups: int) -> Tensor:
 
 @lowering(aten.native_group_norm.default)
 def group_norm(
-    ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, n: Any, c: Any, hxw: Any, groups: int,
+    ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, n: object, c: object, hxw: object, groups: int,
     eps: float,
 ) -> Any:  # fmt: skip
     if (declined := _declines(x)) is not None:

@@ -110,7 +110,7 @@ def row(
     """Registers a formula as the meaning of pointwise operators."""
 
     def register(formula: Formula) -> Formula:
-        def lower(ctx: Context, *args: Any, **kwargs: Any) -> Tensor | Declined:
+        def lower(ctx: Context, *args: object, **kwargs: object) -> Tensor | Declined:
             if any(isinstance(given, Index) for given in (*args[operands:], *kwargs.values())):
                 return Declined(UNKNOWN)
             parameters = functools.partial(_with_parameters, formula, args[operands:], kwargs)
@@ -122,7 +122,7 @@ def row(
     return register
 
 
-def _with_parameters(formula: Formula, args: Sequence[Any], kwargs: dict[str, Any], *values: Value) -> Value:
+def _with_parameters(formula: Formula, args: Sequence[object], kwargs: dict[str, object], *values: Value) -> Value:
     return formula(*values, *args, **kwargs)
 
 
@@ -208,7 +208,7 @@ def _sum(*overloads: OpOverload, of_booleans: bool = True) -> Callable[[Formula]
     return register
 
 
-def _is_boolean(value: Any) -> bool:
+def _is_boolean(value: object) -> bool:
     return isinstance(value, bool) or (isinstance(value, Tensor) and value.dtype == torch.bool)
 
 
@@ -305,19 +305,19 @@ def _truncated_quotient(dtype: torch.dtype, x: Value, y: Value) -> Value:
 
 
 @lowering(aten.floor_divide.default, aten.floor_divide.Scalar)
-def floor_divide(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:
+def floor_divide(ctx: Context, x: Tensor, y: object) -> Tensor | Declined:
     return div_mode(ctx, x, y, "floor")
 
 
 @lowering(aten.remainder.Tensor, aten.remainder.Scalar)
-def remainder(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:
+def remainder(ctx: Context, x: Tensor, y: object) -> Tensor | Declined:
     if _may_divide_by_zero(x, y):
         return Declined("an integer division raises where the divisor is zero")
     return elementwise((x, y), functools.partial(call, "mod"), jumps=True)
 
 
 @lowering(aten.fmod.Tensor, aten.fmod.Scalar)
-def fmod(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:
+def fmod(ctx: Context, x: Tensor, y: object) -> Tensor | Declined:
     if _may_divide_by_zero(x, y):
         return Declined("an integer division raises where the divisor is zero")
     return elementwise((x, y), functools.partial(call, "fmod"), jumps=True)
@@ -428,7 +428,7 @@ def signbit(x: Value) -> Value:
 
 
 @lowering(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
-def where_(ctx: Context, condition: Tensor, then: Any, other: Any) -> Tensor | Declined:
+def where_(ctx: Context, condition: Tensor, then: object, other: object) -> Tensor | Declined:
     if condition.dtype != torch.bool:
         return Declined("a condition that is not bool")
     return _choice(condition, then, other)
@@ -449,7 +449,7 @@ def _choice(condition: Tensor, then: Any, other: Any) -> Tensor | Declined:
 
 
 @lowering(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
-def masked_fill(ctx: Context, x: Tensor, mask: Tensor, value: Any) -> Tensor | Declined:
+def masked_fill(ctx: Context, x: Tensor, mask: Tensor, value: object) -> Tensor | Declined:
     if mask.dtype != torch.bool:
         return Declined("a mask that is not bool")
     if x.dtype.is_complex or isinstance(value, complex):
@@ -476,7 +476,7 @@ def round_decimals(ctx: Context, x: Tensor, *, decimals: int = 0) -> Tensor | De
 
 
 @lowering(aten._to_copy.default)
-def to_copy(ctx: Context, x: Tensor, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor | Declined:
+def to_copy(ctx: Context, x: Tensor, dtype: torch.dtype | None = None, **kwargs: object) -> Tensor | Declined:
     device = kwargs.get("device")
     if device is not None and isinstance(x, Tensor) and torch.device(device) != x.device:
         return Declined("a copy between devices")
@@ -497,7 +497,7 @@ def convert_element_type(ctx: Context, x: Tensor, dtype: torch.dtype) -> Tensor 
 
 
 @lowering(aten.clone.default, aten.lift_fresh_copy.default)
-def clone(ctx: Context, x: Tensor, memory_format: Any = None) -> Tensor:
+def clone(ctx: Context, x: Tensor, memory_format: object = None) -> Tensor:
     return pure(x, x.expr)
 
 

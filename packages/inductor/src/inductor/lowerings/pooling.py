@@ -36,7 +36,7 @@ def _each(values: Any, ndim: int, default: Sequence[int] = ()) -> list[int]:
 
 
 def _regular(
-    x: Tensor, pooled: Sequence[Index], ndim: int, kernel: Any, stride: Any, padding: Any, dilation: Any = 1
+    x: Tensor, pooled: Sequence[Index], ndim: int, kernel: object, stride: object, padding: object, dilation: object = 1
 ) -> list[Windows]:
     """The windows of an operator with these arguments over the last dimensions of ``x``."""
     lengths = _each(kernel, ndim)
@@ -97,7 +97,7 @@ def _is_written_out(windows: Sequence[Windows]) -> bool:
 
 
 def _reduced(
-    ctx: Context, x: Tensor, sizes: tuple[Index, ...], windows: Sequence[Windows], kinds: Sequence[str], fill: Any,
+    ctx: Context, x: Tensor, sizes: tuple[Index, ...], windows: Sequence[Windows], kinds: Sequence[str], fill: object,
     finish: Callable[..., Sequence[tuple[Expr, torch.dtype]]],
 ) -> list[Tensor]:  # fmt: skip
     """Reduces over windows as over further dimensions."""
@@ -277,7 +277,13 @@ def average_backward(
 
 def _max_pool(ndim: int) -> Lowering:
     def lower(
-        ctx: Context, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: Any = 0
+        ctx: Context,
+        x: Tensor,
+        kernel: object,
+        stride: object = (),
+        padding: object = 0,
+        dilation: object = 1,
+        ceil_mode: object = 0,
     ) -> list[Tensor] | Declined:
         return largest(ctx, x, _regular(x, _result_sizes(ctx), ndim, kernel, stride, padding, dilation))
 
@@ -286,8 +292,8 @@ def _max_pool(ndim: int) -> Lowering:
 
 def _max_pool_backward(ndim: int) -> Lowering:
     def lower(
-        ctx: Context, grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any,
-        indices: Tensor,
+        ctx: Context, grad: Tensor, x: Tensor, kernel: object, stride: object, padding: object, dilation: object,
+        ceil_mode: object, indices: Tensor,
     ) -> Tensor | Declined:  # fmt: skip
         windows = _regular(x, grad.sizes, ndim, kernel, stride, padding, dilation)
         return largest_backward(ctx, grad, x, indices, windows)
@@ -297,7 +303,7 @@ def _max_pool_backward(ndim: int) -> Lowering:
 
 def _avg_pool(ndim: int) -> Lowering:
     def lower(
-        ctx: Context, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: Any = False,
+        ctx: Context, x: Tensor, kernel: object, stride: object = (), padding: object = 0, ceil_mode: object = False,
         count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> Tensor | Declined:  # fmt: skip
         windows = _regular(x, _result_sizes(ctx), ndim, kernel, stride, padding)
@@ -308,7 +314,7 @@ def _avg_pool(ndim: int) -> Lowering:
 
 def _avg_pool_backward(ndim: int) -> Lowering:
     def lower(
-        ctx: Context, grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: Any,
+        ctx: Context, grad: Tensor, x: Tensor, kernel: object, stride: object, padding: object, ceil_mode: object,
         count_include_pad: bool, divisor_override: int | None,
     ) -> Tensor | Declined:  # fmt: skip
         windows = _regular(x, grad.sizes, ndim, kernel, stride, padding)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
 
 import torch
 from torch.fx import Node
@@ -18,7 +17,7 @@ from inductor.torch_versions import aten
 
 @lowering(aten.addmm.default)
 def addmm(
-    ctx: Context, bias: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1
+    ctx: Context, bias: Tensor, left: Tensor, right: Tensor, *, beta: object = 1, alpha: object = 1
 ) -> Tensor | Declined:
     """The library adds a bias by writing it to the result first; a kernel that reads the result adds it for nothing."""
     assert ctx.node is not None

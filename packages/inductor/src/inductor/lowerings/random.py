@@ -43,7 +43,7 @@ def drawn(ctx: Context, op: str, sizes: tuple[Index, ...], dtype: torch.dtype, d
     return Value(apply(op, _seed(ctx, device), offset, dtype=compute_dtype(dtype)))
 
 
-def _filled(ctx: Context, op: str, sizes: tuple[Index, ...], dtype: torch.dtype | None, device: Any) -> Any:
+def _filled(ctx: Context, op: str, sizes: tuple[Index, ...], dtype: torch.dtype | None, device: object) -> Any:
     dtype, device = dtype or torch.get_default_dtype(), torch.device(device or "cpu")
     if not ctx.fused_random or not dtype.is_floating_point:
         return FROM_EAGER
@@ -53,22 +53,22 @@ def _filled(ctx: Context, op: str, sizes: tuple[Index, ...], dtype: torch.dtype 
 
 
 @lowering(aten.rand.default)
-def rand(ctx: Context, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def rand(ctx: Context, size: Sequence[object], *, dtype: object = None, device: object = None, **_: object) -> Any:
     return _filled(ctx, "rand", ctx.sizes.indices(size), dtype, device)
 
 
 @lowering(aten.randn.default)
-def randn(ctx: Context, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def randn(ctx: Context, size: Sequence[object], *, dtype: object = None, device: object = None, **_: object) -> Any:
     return _filled(ctx, "randn", ctx.sizes.indices(size), dtype, device)
 
 
 @lowering(aten.rand_like.default)
-def rand_like(ctx: Context, x: Tensor, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def rand_like(ctx: Context, x: Tensor, *, dtype: object = None, device: object = None, **_: object) -> Any:
     return _filled(ctx, "rand", x.sizes, dtype or x.dtype, device or x.device)
 
 
 @lowering(aten.randn_like.default)
-def randn_like(ctx: Context, x: Tensor, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def randn_like(ctx: Context, x: Tensor, *, dtype: object = None, device: object = None, **_: object) -> Any:
     return _filled(ctx, "randn", x.sizes, dtype or x.dtype, device or x.device)
 
 
@@ -78,7 +78,7 @@ def _truths(ctx: Context, x: Tensor, probability: float) -> Value:
 
 
 @lowering(aten.bernoulli.p)
-def bernoulli(ctx: Context, x: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor | Declined:
+def bernoulli(ctx: Context, x: Tensor, p: float = 0.5, *, generator: object = None) -> Tensor | Declined:
     if not ctx.fused_random or generator is not None:
         return FROM_EAGER
     return pure(x, _truths(ctx, x, p).to(compute_dtype(x.dtype)).expr)

@@ -32,7 +32,7 @@ class Real:
     expr: Expr
 
 
-def takes_reals(target: OpOverload, operands: Sequence[Any]) -> bool:
+def takes_reals(target: OpOverload, operands: Sequence[object]) -> bool:
     """Whether the lowering of such a call reckons with what floats known only at run time it is given."""
     places = [place for place, operand in enumerate(operands) if isinstance(operand, Real)]
     return not places or (places == [1] and target in _TAKE_REALS)

@@ -72,6 +72,7 @@ def count(x: Tensor, dims: Sequence[int], dtype: torch.dtype) -> Value:
 
 
 def _summed_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    """Torch adds up whole numbers and truths in 64 bits."""
     return dtype or (torch.int64 if category(x.dtype) < 2 else x.dtype)
 
 
@@ -82,6 +83,7 @@ def sum_(
     result = _summed_dtype(x, dtype)
     if x.dtype.is_complex or result.is_complex:
         return Declined("complex numbers")
+    # The sum of truths as a truth is whether any is true: there is no addition that says so.
     kept = accumulator(result) if result != torch.bool else torch.bool
     kind = "any" if kept == torch.bool else "sum"
     return reduce(ctx, x, kind, dims_of(x, dim), keepdim, Value(x.expr).to(kept), result)
@@ -122,6 +124,7 @@ def all_(ctx: Context, x: Tensor, dim: Dims = None, keepdim: bool = False) -> Te
 def _truth(ctx: Context, x: Tensor, kind: str, dim: Dims, keepdim: bool) -> Tensor | Declined:
     if x.dtype.is_complex:
         return Declined("complex numbers")
+    # Of `any` and `all`, unlike of sums, an empty list of dimensions means none.
     dims = [] if isinstance(dim, list | tuple) and not dim else dims_of(x, dim)
     result = torch.uint8 if x.dtype == torch.uint8 else torch.bool
     value = Value(as_stored(x).expr).to(torch.bool)
@@ -135,6 +138,7 @@ NO_EXTREME = Declined("an extreme of as many elements as only data can tell: of 
 
 
 def _perhaps_nothing(x: Tensor, dims: Sequence[int]) -> bool:
+    """Whether there may be no element, of which eager says that there is no extreme."""
     return any(x.sizes[dim] == 0 or x.sizes[dim].unbounded for dim in dims)
 
 
@@ -181,6 +185,7 @@ def _extreme(ctx: Context, x: Tensor, kind: str, dim: int, keepdim: bool) -> lis
     return ctx.reduce(
         x,
         dims_of(x, dim),
+        # The place among values as they are stored: some are equal then that were not, and eager takes the first.
         [(_extreme_kind(x, kind), x.expr, x.expr.dtype), (f"arg{kind}", _ordered(as_stored(x)), torch.int64)],
         lambda best, place: [(best, x.dtype), (place, torch.int64)],
         keepdim,
@@ -219,6 +224,7 @@ def moments(
 
     def outcome(mean: Expr, m2: Expr, weight: Expr) -> Sequence[tuple[Expr, torch.dtype]]:
         divisor = count(x, dims, dtype)
+        # As torch: no division by a negative number where there are fewer elements than are subtracted.
         if correction:
             divisor = maximum(divisor - correction, 0.0)
         return [(cast(value.expr, narrow), x.dtype) for value in finish(Value(mean), Value(m2) / divisor)]
@@ -231,6 +237,7 @@ def _moment(ctx: Context, x: Tensor, dim: Dims, correction: Any, keepdim: bool, 
     if not x.dtype.is_floating_point:
         return Declined("a variance of numbers that are not real floats")
     dims = dims_of(x, dim)
+    # It is NaN, with a warning that torch's own kernel gives.
     if any(x.sizes[d] == 0 for d in dims):
         return Declined("a variance of nothing")
     dtype = torch.float64 if x.device.type == "cpu" else None  # as torch's kernel, which sums squares up to 1e77
@@ -238,26 +245,33 @@ def _moment(ctx: Context, x: Tensor, dim: Dims, correction: Any, keepdim: bool, 
 
 
 @lowering(aten.var.correction)
-def var(ctx: Context, x: Tensor, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def var(ctx: Context, x: Tensor, dim: Dims = None, *, correction: object = None, keepdim: bool = False) -> Any:
     results = _moment(ctx, x, dim, correction, keepdim, lambda mean, variance: [variance])
     return results if isinstance(results, Declined) else results[0]
 
 
 @lowering(aten.std.correction)
-def std(ctx: Context, x: Tensor, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def std(ctx: Context, x: Tensor, dim: Dims = None, *, correction: object = None, keepdim: bool = False) -> Any:
     results = _moment(ctx, x, dim, correction, keepdim, lambda mean, variance: [sqrt(variance)])
     return results if isinstance(results, Declined) else results[0]
 
 
 @lowering(aten.var_mean.correction)
-def var_mean(ctx: Context, x: Tensor, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def var_mean(ctx: Context, x: Tensor, dim: Dims = None, *, correction: object = None, keepdim: bool = False) -> Any:
     return _moment(ctx, x, dim, correction, keepdim, lambda mean, variance: [variance, mean])
 
 
 @lowering(aten.linalg_vector_norm.default)
 def vector_norm(
-    ctx: Context, x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None
+    ctx: Context,
+    x: Tensor,
+    ord: float | Index = 2,
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
 ) -> Tensor | Declined:
+    if isinstance(ord, Index):
+        return Declined("an order that varies")
     result = dtype or x.dtype
     if not result.is_floating_point or x.dtype.is_complex:
         return Declined("complex numbers")
@@ -359,7 +373,7 @@ def _first_along(x: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
 
 @lowering(aten.native_layer_norm.default)
 def layer_norm(
-    ctx: Context, x: Tensor, shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
+    ctx: Context, x: Tensor, shape: Sequence[object], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Any:
     dims = list(range(x.ndim - len(shape), x.ndim))
     if any(size == 0 for size in x.sizes):
@@ -379,7 +393,7 @@ def layer_norm(
 
 @lowering(aten.native_layer_norm_backward.default)
 def layer_norm_backward(
-    ctx: Context, grad: Tensor, x: Tensor, shape: Sequence[Any], mean: Tensor, rstd: Tensor,
+    ctx: Context, grad: Tensor, x: Tensor, shape: Sequence[object], mean: Tensor, rstd: Tensor,
     weight: Tensor | None, bias: Tensor | None, mask: Sequence[bool],
 ) -> Any:  # fmt: skip
     if any(size == 0 for size in x.sizes):

@@ -112,7 +112,9 @@ def _spreads_over(sizes: Sequence[Index], wanted: Sequence[Index]) -> bool:
 
 
 @lowering(aten.index_add.default)
-def index_add(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor | Declined:
+def index_add(
+    ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: object = 1
+) -> Tensor | Declined:
     scaled = elementwise((source, alpha), lambda value, factor: value * factor) if alpha != 1 else source
     return scaled if isinstance(scaled, Declined) else _slices(ctx, x, dim, index, scaled, "add")
 
@@ -189,7 +191,7 @@ def _one_place_per_row(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor
 
 
 @lowering(aten.scatter.value, aten.scatter.src)
-def scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor | Declined:
+def scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: object) -> Tensor | Declined:
     return _scatter(ctx, x, dim, index, value, "set")
 
 
@@ -199,7 +201,9 @@ def scatter_add(ctx: Context, x: Tensor, dim: int, index: Tensor, src: Tensor) -
 
 
 @lowering(aten.scatter.reduce, aten.scatter.value_reduce)
-def scatter_combined(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, *, reduce: str) -> Tensor | Declined:
+def scatter_combined(
+    ctx: Context, x: Tensor, dim: int, index: Tensor, value: object, *, reduce: str
+) -> Tensor | Declined:
     return _scatter(ctx, x, dim, index, value, "add" if reduce == "add" else "mul")
 
 
@@ -242,7 +246,7 @@ def _neutral(reduce: str, dtype: torch.dtype) -> float | int:
 
 @lowering(aten.embedding_dense_backward.default)
 def embedding_backward(
-    ctx: Context, grad: Tensor, indices: Tensor, num_weights: Any, padding_idx: Any, scale_grad_by_freq: bool
+    ctx: Context, grad: Tensor, indices: Tensor, num_weights: object, padding_idx: object, scale_grad_by_freq: bool
 ) -> Tensor | Declined:
     if scale_grad_by_freq:
         return Declined("gradients scaled by frequency")
@@ -252,8 +256,10 @@ def embedding_backward(
     chosen = reindex(indices, grad.sizes, where_[:-1])
     symbol = place(0, sizes[0])
     value = Value(grad.expr)
-    if isinstance(padding_idx, int) and padding_idx >= 0:
-        value = where(equal(Value(cast(chosen.expr, torch.int64)), padding_idx), 0.0, value)
+    padding = ctx.sizes.index(padding_idx)
+    if (padding.as_int() or 0) >= 0:
+        padded = Value(as_index_value(padding, torch.int64))
+        value = where(equal(Value(cast(chosen.expr, torch.int64)), padded), 0.0, value)
     bound = [(symbol, position(chosen, sizes[0]))]
     if _is_mostly_zero(zeros, indices):
         return _by_first_place(ctx, zeros, indices, grad.sizes, bound, value)

@@ -103,7 +103,7 @@ def constant_pad(ctx: Context, x: Tensor, pad: Sequence[Any], value: Any = 0) ->
 
 
 @lowering(aten.repeat.default)
-def repeat(ctx: Context, x: Tensor, repeats: Sequence[Any]) -> Tensor:
+def repeat(ctx: Context, x: Tensor, repeats: Sequence[object]) -> Tensor:
     times = ctx.sizes.indices(repeats)
     whole = (ONE,) * (len(times) - x.ndim) + x.sizes
     x = reshape(x, whole)
@@ -117,7 +117,7 @@ def repeat(ctx: Context, x: Tensor, repeats: Sequence[Any]) -> Tensor:
 
 
 @lowering(aten.roll.default)
-def roll(ctx: Context, x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Tensor | Declined:
+def roll(ctx: Context, x: Tensor, shifts: Sequence[object], dims: Sequence[int] = ()) -> Tensor | Declined:
     if not dims:
         if not x.ndim:
             return pure(x, x.expr)
@@ -149,7 +149,7 @@ _HOLES = "a copy of the memory around a window, which is returned"
 
 @lowering(aten.slice_scatter.default)
 def slice_scatter(
-    ctx: Context, x: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+    ctx: Context, x: Tensor, src: Tensor, dim: int = 0, start: object = None, end: object = None, step: object = 1
 ) -> Tensor | Declined:
     if src.ndim != x.ndim:
         return Declined(_OTHER_DIMENSIONS)
@@ -181,7 +181,7 @@ def slice_scatter(
 
 
 @lowering(aten.select_scatter.default)
-def select_scatter(ctx: Context, x: Tensor, src: Tensor, dim: int, index: Any) -> Tensor | Declined:
+def select_scatter(ctx: Context, x: Tensor, src: Tensor, dim: int, index: object) -> Tensor | Declined:
     if src.ndim != x.ndim - 1:
         return Declined(_OTHER_DIMENSIONS)
     if _is_returned_with_holes(ctx):

@@ -145,7 +145,7 @@ def _holds(op: str, left: Index, right: Index) -> Value:
 
 
 def _linear(
-    ctx: Context, x: Tensor, output_size: Any, align_corners: bool = False, *scales: float | None
+    ctx: Context, x: Tensor, output_size: object, align_corners: bool = False, *scales: float | None
 ) -> Tensor | Declined:
     known = _sizes(ctx, x, output_size)
     if known is None or not x.dtype.is_floating_point:

@@ -33,6 +33,8 @@ def reshape(tensor: Tensor, sizes: Sequence[Index]) -> Tensor:
         return tensor
     where = positions(new)
     old: list[Index] = []
+    # Division is what makes an index dear and hides its strides: each run of dimensions is flattened by itself, and one
+    # that stays as it is needs none.
     for old_dims, new_dims in _groups(tensor.sizes, new):
         steps = contiguous_strides(tuple(new[d] for d in new_dims))
         flat = sum((where[d] * step for d, step in zip(new_dims, steps, strict=True)), ZERO)
@@ -43,6 +45,7 @@ def reshape(tensor: Tensor, sizes: Sequence[Index]) -> Tensor:
 def _unflatten(flat: Index, sizes: list[Index]) -> list[Index]:
     steps = contiguous_strides(tuple(sizes))
     return [
+        # The outermost quotient is below its size already.
         ZERO if size in (ONE, ZERO) else (flat // step if k == 0 else (flat // step) % size)
         for k, (size, step) in enumerate(zip(sizes, steps, strict=True))
     ]
@@ -66,6 +69,7 @@ def _groups(old: Sequence[Index], new: Sequence[Index]) -> list[tuple[list[int],
             elif right < len(new):
                 size_right, right = size_right * new[right], right + 1
             else:
+                # Sizes that only the run tells: nothing is known of where runs end, so all of it is one.
                 return [(list(range(len(old))), list(range(len(new))))]
         groups.append((list(range(start[0], left)), list(range(start[1], right))))
     return groups
@@ -83,6 +87,7 @@ def view(ctx: Context, x: Tensor, size: Sequence[Size]) -> Tensor | Declined:
     sizes = [ctx.sizes.index(value) for value in size]
     if (hole := next((k for k, value in enumerate(sizes) if value == -1), None)) is not None:
         known = numel(value for k, value in enumerate(sizes) if k != hole)
+        # Of no elements any size would do, and there is nothing to divide by.
         sizes[hole] = x.numel // known if known != 0 else ZERO
     if numel(sizes) != x.numel and (numel(sizes).unbounded or x.numel.unbounded):
         return Declined("a view of as many elements as only data can tell")
@@ -97,6 +102,7 @@ def _as_traced(ctx: Context, x: Tensor, sizes: Sequence[Index]) -> Tensor | None
         return None
     source, result = node.args[0].meta["val"], node.meta["val"]
     for size, ours, theirs in zip(x.sizes, layout[0], ctx.sizes.strides(source.stride()), strict=True):
+        # Our buffer lies in another order than the tracer's tensor: its strides would lead elsewhere.
         if size != ONE and ours != theirs:
             return None
     return window_on(ctx, x.base, tuple(sizes), ctx.sizes.strides(result.stride()), layout[1], x.dtype)
@@ -227,6 +233,7 @@ def slice_(
     stride = ctx.sizes.index(step)
     if first is None or last is None:
         return Declined("a slice whose bounds cannot be compared")
+    # A part of a step counts as one: the first element of it is inside.
     length = (last - first + stride - 1) // stride
     if (known := length.as_int()) is not None and known < 0:
         length = ZERO
@@ -238,6 +245,7 @@ def _clamped(position: Index, size: Index) -> Index | None:
     value, extent = position.as_int(), size.as_int()
     if value is not None and extent is not None:
         return Index.of(min(max(value + extent if value < 0 else value, 0), extent))
+    # So torch writes a bound that was not given.
     if value is not None and value >= (1 << 62):
         return size
     if value is not None and value < 0:
@@ -280,7 +288,7 @@ def narrow(ctx: Context, x: Tensor, dim: int, start: Size, length: Size) -> Tens
 
 
 @lowering(aten.split.Tensor, aten.split_with_sizes.default)
-def split(ctx: Context, x: Tensor, sizes: Any, dim: int = 0) -> list[Tensor] | Declined:
+def split(ctx: Context, x: Tensor, sizes: object, dim: int = 0) -> list[Tensor] | Declined:
     dim = wrap(dim, x.ndim)
     if not isinstance(sizes, list | tuple):
         total, step = x.sizes[dim].as_int(), ctx.sizes.index(sizes).as_int()
@@ -323,6 +331,7 @@ def as_strided(
     ctx: Context, x: Tensor, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size = None
 ) -> Tensor | Declined:
     source = ctx.node.args[0].meta["val"] if ctx.node is not None else None
+    # A window needs memory to look at: what was only an expression is computed into some.
     if x.base is None and storage_offset in (None, 0):
         x = ctx.realize(x)
     if x.base is None or source is None:
@@ -335,6 +344,7 @@ def as_strided(
     if base.dtype != x.dtype:
         return Declined("a window on memory of another dtype")
     last = sum(((length - 1) * step for length, step in zip(sizes, strides, strict=True)), offset)
+    # Eager checks a window against memory when it is made; a kernel would read whatever comes behind.
     if not last.is_below(numel(base.sizes)):
         return Declined("a window that may end outside of the memory")
     return window_on(ctx, base.name, sizes, strides, offset, x.dtype)

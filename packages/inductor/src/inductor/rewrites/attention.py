@@ -106,7 +106,7 @@ def _is_exact(mask: Mask, dtype: torch.dtype) -> bool:
 # -- the scores, from the softmax back to the first product -----------------------------------------------------------
 
 
-def _scores(argument: Any, shape: tuple[int, ...]) -> Attention | None:
+def _scores(argument: object, shape: tuple[int, ...]) -> Attention | None:
     """What a node computes, if it is scores of that shape on their way to the softmax."""
     node, inside = _source(argument)
     queries: Any
@@ -153,7 +153,7 @@ def _choice(node: Node, shape: tuple[int, ...]) -> Attention | None:
     return _filled(then, condition, False, other, shape) or _filled(other, condition, True, then, shape)
 
 
-def _filled(scores: Any, condition: Any, holds: bool, fill: Any, shape: tuple[int, ...]) -> Attention | None:
+def _filled(scores: object, condition: object, holds: bool, fill: object, shape: tuple[int, ...]) -> Attention | None:
     value = _number(fill)
     if value is None or value > VERY_NEGATIVE or not isinstance(scores, Node):
         return None

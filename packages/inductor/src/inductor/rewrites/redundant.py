@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -132,14 +131,14 @@ def _sources(output: Node) -> set[Node]:
     return found
 
 
-def _may_share(target: Any) -> bool:
+def _may_share(target: object) -> bool:
     """Whether a result may lie in the memory of an operand."""
     if not isinstance(target, OpOverload) or target in _VIEWS:
         return True
     return any(result.alias_info for result in schema_of(target).returns)
 
 
-def _key(value: Any, same: dict[Node, Node]) -> Hashable | None:
+def _key(value: object, same: dict[Node, Node]) -> Hashable | None:
     """Something equal exactly for equal arguments, or None where that cannot be said."""
     if isinstance(value, Node):
         return same.get(value, value)

@@ -100,6 +100,7 @@ def pruned(
                 kept.append(statement)
                 used.update(node.name for node in _results_in(statement))
         body[:] = reversed(kept)
+    # What is gone may have been the last to read a buffer, whose store then goes as well.
     result = tuple(Loop(loop.axes, tuple(body)) for loop, body in zip(loops, current, strict=True) if body)
     still = set(live) | {load.buffer for load in loads_of(result)}
     return pruned(result, live, checks) if still != wanted else result
@@ -130,6 +131,8 @@ def _inlined_body(body: tuple[Statement, ...], uses: Counter[str], values: dict[
         changed = map_statement(statement, lambda expr: rewrite(expr, rule))
         if isinstance(changed, Let):
             simple = isinstance(changed.value, Result | Const)
+            # Used once, it may as well stand where it is used.  What another loop uses keeps its name, and so does a
+            # long value: a compiler takes long over expressions that go on and on.
             once = uses[changed.name] == here[changed.name] == 1 and _keeps_order(changed.value, stores)
             once = once and cost(changed.value, costs.ANY.longest_inlined) <= costs.ANY.longest_inlined
             if once or simple:
@@ -194,6 +197,7 @@ def _cut(axis: Symbol, divisors: list[int]) -> list[Symbol]:
     parts: list[Symbol] = []
     inner = 1
     for outer in [*divisors, size]:
+        # By 4 and by 6, say: neither divides the other, and no axes give both.
         if outer % inner:
             return []
         if outer != inner:
@@ -222,6 +226,7 @@ def _ordered(axes: tuple[Symbol, ...], loops: Sequence[Loop]) -> tuple[Symbol, .
     """The axis with the smallest strides innermost; stores count twice."""
     if len(axes) < 2:
         return axes
+    # Writing with gaps costs more than reading with gaps: a line of the cache is read before a part of it is written.
     places = [load.index for load in loads_of(loops)] + 2 * [store.index for store in stores_of(loops)]
     return tuple(sorted(axes, key=lambda axis: -sum(_step(index, axis) for index in places)))
 
@@ -263,6 +268,7 @@ def _renamed(loops: tuple[Loop, ...], runs: dict[Symbol, list[Symbol]]) -> tuple
     """Indices follow the innermost axis of each run, whose stride is the run's."""
     flat: dict[Symbol, Index] = {}
     for symbol, run in runs.items():
+        # The run's own variable already counts all of its elements, in steps of the innermost axis.
         for axis in run[:-1]:
             flat[axis] = ZERO
         flat[run[-1]] = Index.of(symbol)
@@ -287,6 +293,7 @@ def with_own_names(kernel: Kernel) -> Kernel:
         prefix = {"in": "in", "out": "out", "inout": "io"}[argument.role]
         arguments[argument.name] = f"{prefix}{count[prefix]}"
         count[prefix] += 1
+    # Numbered in the order of the text, which is the same for kernels that do the same.
     own_loops = (Loop((), kernel.once), *kernel.loops)
     named = [s.name for loop in own_loops for s in loop.body if not isinstance(s, Store)]
     values = {name: f"v{number}" for number, name in enumerate(named)} | {PRODUCT: PRODUCT}
@@ -324,6 +331,7 @@ def arguments_of(loops: Sequence[Loop], buffers: Mapping[str, Buffer]) -> tuple[
         Argument(name, buffers[name].dtype, storage(buffers[name]), "in") for name in read if name not in written
     ]
     for name in written:
+        # To add to memory is to read it, though no load says so.
         role = "inout" if name in read or name in added else "out"
         arguments.append(Argument(name, buffers[name].dtype, storage(buffers[name]), role))  # type: ignore[arg-type]
     if all(buffers[name].device.type == "cpu" for name in written):

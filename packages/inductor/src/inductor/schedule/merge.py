@@ -37,6 +37,7 @@ def merge(first: Nest, second: Nest) -> Nest | None:
 
 def _laid(first: Nest, second: Nest) -> Iterator[tuple[Nest, Nest]]:
     """Both nests over common axes, in every way that may work."""
+    # The caller takes the first that gives loops.
     if (whole := overlay(first.domain, second.domain)) is not None:
         yield from _whole(first, second, whole)
     elif first.domain and second.domain and (turned := _turned(first, second)) is not None:
@@ -68,6 +69,7 @@ def _turned(first: Nest, second: Nest) -> Overlay | None:
 def _whole(first: Nest, second: Nest, over: Overlay) -> Iterator[tuple[Nest, Nest]]:
     left = {piece for axis in first.reduced for piece in over.left_pieces[axis]}
     right = {piece for axis in second.reduced for piece in over.right_pieces[axis]}
+    # Both reduce, but not along the same axes: a row of one is no row of the other.
     if left and right and left != right:
         return
     reduced = frozenset(left or right)
@@ -155,6 +157,7 @@ class _Merger:
         return tuple(Loop(loop.axes, tuple(loop.body)) for loop in self.loops)
 
     def _note(self, body: tuple[Statement, ...], number: int) -> None:
+        """Remember in which loop a buffer gets its values and a name its meaning."""
         for statement in body:
             if isinstance(statement, Store):
                 self.stored[statement.buffer] = (statement, number)
@@ -166,6 +169,7 @@ class _Merger:
         written = list(stores_of(self.first.loops))
         names = {store.buffer for store in written}
         mine = list(stores_of(self.second.loops))
+        # With two writers of one place the last one counts, and loops that are put together change who is the last.
         if names & {store.buffer for store in mine} or len(names) != len(written):
             return False
         places = {store.buffer: store for store in written}
@@ -176,6 +180,7 @@ class _Merger:
         later = {store.buffer: store for store in mine}
         for load in loads_of(self.first.loops):
             store = later.get(load.buffer)
+            # Read before it is overwritten: with one loop each, an iteration reads its element before any writes it.
             single = len(self.first.loops) == len(self.second.loops) == 1
             if store is not None and not (_same_element(load, store) and single):
                 return False
@@ -187,10 +192,12 @@ class _Merger:
         for name in _results(loop):
             if name in moved:
                 number, is_reduced = moved[name]
+                # A reduction has its result when its loop has ended; any other value is there for those behind it.
                 earliest = max(earliest, number + 1 if is_reduced else self._after(number, loop.axes))
         for load in loads_of((loop,)):
             if load.buffer in self.stored:
                 _, number = self.stored[load.buffer]
+                # Stored along the row, and wanted once for the row: that is another element each time.
                 if self.loops[number].axes and not loop.axes:
                     return None
                 earliest = max(earliest, self._after(number, loop.axes))
@@ -226,6 +233,7 @@ class _Merger:
     def _value(self, load: Load, place: int) -> Expr | None:
         store, number = self.stored[load.buffer]
         value = store.value
+        # In the same loop, or once per row: the value is there under its name.  None leaves the load as it is.
         if number == place or not self.loops[number].axes:
             return value if isinstance(value, Result) else None
         if not isinstance(value, Result):
@@ -240,6 +248,7 @@ class _Merger:
         needed = _closure(name, self.loops[number].body)
         if needed is None or sum(cost(let.value) for let in needed) > costs.ANY.recomputed:
             return None
+        # It would read memory that this very kernel writes, in a loop before: then it may as well be read itself.
         if any(load.buffer in self.stored for let in needed for load in loads(let.value)):
             return None
         for let in needed:
@@ -267,6 +276,7 @@ class _Merger:
 
 
 def _results(loop: Loop) -> set[str]:
+    """The names that a loop's statements read."""
     found: set[str] = set()
     for statement in loop.body:
         for expr in expressions(statement):
@@ -294,4 +304,5 @@ def _closure(name: str, body: list[Statement]) -> list[Let] | None:
 
 
 def _same_element(load: Load, store: Store) -> bool:
+    """Whether what is read is what was stored, in the same iteration; of places that data chooses nobody knows."""
     return not load.bindings and not store.bindings and store.mode == "set" and load.index == store.index

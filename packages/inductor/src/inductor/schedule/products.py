@@ -103,8 +103,10 @@ class _Alternative:
         if output is None or left is None or right is None or self.call.kwargs or not _is_plain(output):
             return None
         known = [size.as_int() for size in (*output.sizes, left.sizes[-1])]
+        # Blocks pay by using what they read several times, and their shape follows from sizes: none is 1 or varies.
         if any(size is None or size < 2 for size in known) or not _may_be_multiplied(left.dtype, right.dtype):
             return None
+        # What comes behind is done to the sum while it is in registers: the product itself is never written.
         after = self._behind(output)
         kernel = self.work[after] if after is not None else None
         laid = _over(kernel, output) if isinstance(kernel, Kernel) else None
@@ -130,6 +132,7 @@ class _Alternative:
         if isinstance(kernel, Kernel) and after is not None:
             name, origins = kernel.name, [operator, *kernel.origins]
         base = Kernel(f"{operator}_{name}", "cuda", laid.axes, loops, (), (), tuple(origins), (), product)
+        # All of it runs at the place of the product, to which what stands around it is moved.
         replaced = (*before, self.number, *(() if after is None else (after,)))
         whole = replace(base, arguments=arguments_of(base.passes, self.graph.buffers))
         return Alternative(whole, self.number, replaced) if self._may_move(whole, replaced) else None
@@ -238,6 +241,7 @@ def _over(kernel: Kernel, output: Buffer) -> _Laid | None:
     places = {load.index for load in loads_of(kernel.loops) if load.buffer == output.name}
     if len(places) != 1 or any(store.buffer == output.name for store in stores_of(kernel.loops)):
         return None
+    # It reads the bits of a value of the buffer's dtype; the sum in registers has another one.
     if any(isinstance(node, Apply) and node.op == "bitcast" for node in _nodes(kernel)):
         return None
     axes = _row_major(kernel.axes, next(iter(places)))

@@ -90,6 +90,7 @@ def pop(ctx: Tracer, items: ListValue, index: Value | None = None) -> Value:
 
 
 def _taken(ctx: Tracer, items: ListValue, position: int) -> Value:
+    """An item that leaves; of a container that others may look into as well, that is noted."""
     ctx.changed(items)
     items.moves += 1
     item = realize(ctx, items.items.pop(position))
@@ -132,6 +133,7 @@ def copy_list(ctx: Tracer, items: ListValue) -> Value:
 
 @rule(list.sort, kinds=(ListValue,))
 def sort(ctx: Tracer, items: ListValue, **options: Value) -> Value:
+    # Sorted aside: what a key function raises leaves the list as it was.
     ordered = ctx.call_builtin(sorted, [items], options)
     ctx.changed(items)
     items.items = ordered.elements(ctx)
@@ -161,6 +163,7 @@ def make_list(ctx: Tracer, iterable: Value | None = None) -> Value:
 @rule(tuple)
 def make_tuple(ctx: Tracer, iterable: Value | None = None) -> Value:
     if isinstance(iterable, TupleValue) and iterable.cls is tuple:
+        # An exact tuple is itself, as in Python; a program may ask with `is`.
         return iterable
     return TupleValue([] if iterable is None else items_of(ctx, iterable))
 
@@ -243,6 +246,7 @@ def pop_item(ctx: Tracer, mapping: DictValue, last: Value | None = None) -> Valu
 
 @rule(dict.update, collections.OrderedDict.update, kinds=(DictValue,))
 def update(ctx: Tracer, mapping: DictValue, other: Value | None = None, /, **named: Value) -> Value:
+    # One by one, and not as one change: what came before an exception stays.
     for key, value in () if other is None else pairs_of(ctx, other):
         _put(ctx, mapping, key, value)
     for name, value in named.items():
@@ -271,6 +275,7 @@ def pairs_of(ctx: Tracer, value: Value) -> Iterable[tuple[Value, Value]]:
 
 
 def _looked_up(ctx: Tracer, mapping: UserObject) -> Iterator[tuple[Value, Value]]:
+    """By ``keys`` and ``[]`` of the program's class, one after another, as Python asks for them."""
     keys = iterate(ctx, ctx.call(mapping.attribute(ctx, "keys"), []))
     while (key := keys.step(ctx)) is not None:
         yield key, ctx.call_builtin(operator.getitem, [mapping, key], {})
@@ -338,6 +343,7 @@ def move_to_end(ctx: Tracer, mapping: DictValue, key: Value, last: Value | None 
 
 @rule(dict.fromkeys, kinds=(None,))
 def from_keys(ctx: Tracer, keys: Value, value: Value = NONE) -> Value:
+    """One object for all keys, as in Python: who writes to it under one key finds it under the others."""
     made = DictValue()
     for key in iterate(ctx, keys).rest(ctx):
         made.put(ctx, key, value)

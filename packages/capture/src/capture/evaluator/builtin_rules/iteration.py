@@ -76,6 +76,7 @@ def absolute(ctx: Tracer, value: TensorValue) -> Value:
 
 @rule(len, kinds=(None,))
 def length(ctx: Tracer, value: Value) -> Value:
+    # Only how long it is was asked for: a number that may vary, and none of its items.
     if isinstance(value, OutsideList) and value.is_unread() and (before := value.symbolic_length()) is not None:
         added = ConstantValue(len(value.added))
         return ctx.call_builtin(operator.add, [before, added], {}) if value.added else before
@@ -114,16 +115,19 @@ def make_range(ctx: Tracer, first: Value, stop: Value | None = None, step: Value
 
 @rule(iter, kinds=(None,))
 def make_iter(ctx: Tracer, value: Value, sentinel: Value | None = None) -> Value:
+    """With a second argument the first is no iterable, but is called until it gives that."""
     if sentinel is not None and not callable_type(value):
         throw_as(ctx, iter, 1, 2)
     if sentinel is not None:
         return CallableIterator(value, sentinel)
     made = iterate(ctx, value)
+    # The program gets the object that its `__iter__` gave; our wrapper is there to take steps.
     return made.owner if isinstance(made, UserIterator) else made
 
 
 @rule(next, kinds=(None,))
 def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Value:
+    # Without a default the StopIteration of the user's own code passes as it is, with whatever it carries.
     if isinstance(iterator, UserObject):
         method = iterator.special(ctx, "__next__")
         if method is not None and default is None:
@@ -233,11 +237,14 @@ def make_islice(
 
 @rule(itertools.product)
 def make_product(ctx: Tracer, *iterables: Value, repeat: Value | None = None) -> Value:
+    # As in Python, all is read before the first row is made.
     pools = [iterate(ctx, item).rest(ctx) for item in iterables]
     return RowIterator(itertools.product, pools * (1 if repeat is None else index_of(ctx, repeat)), [])
 
 
 def _rows(cls: Any) -> Any:
+    """The rule for combinations or permutations, which read all of their items at once."""
+
     def make(ctx: Tracer, iterable: Value, r: Value | None = None) -> Value:
         pool = iterate(ctx, iterable).rest(ctx)
         options = [] if r is None or r is NONE else [index_of(ctx, r)]
@@ -263,10 +270,12 @@ def make_pairwise(ctx: Tracer, iterable: Value) -> Value:
 @rule(sum, kinds=(None,))
 def total(ctx: World, iterable: Value, start: Value | None = None) -> Value:
     result = start or ConstantValue(0)
+    # Python refuses it; the error is its own.
     if isinstance(result, ConstantValue) and isinstance(result.value, (str, bytes)):
         ctx.stop(Kind.BUILTIN, "`sum` is given a text to begin with")
     iterator = iterate(ctx, iterable)
     value = iterator.step(ctx)
+    # As long as they are numbers they are one sum, which is more exact than its parts one after another.
     if _LOSES_NO_DIGITS:
         numbers = [result]
         while _is_number(numbers[0]) and value is not None and _is_number(value := realize(ctx, value)):

@@ -33,7 +33,7 @@ Rule: TypeAlias = Callable[["Builder", fx.Node], "Name | Sequence[Name | None]"]
 RULES: dict[Any, Rule] = {}
 
 
-def rule(*targets: Any) -> Callable[[Rule], Rule]:
+def rule(*targets: object) -> Callable[[Rule], Rule]:
     """Registers how ATen operators are written in ONNX."""
 
     def register(function: Rule) -> Rule:
@@ -82,11 +82,11 @@ class Builder:
 
     # -- operators ------------------------------------------------------------------------------------------------
 
-    def add(self, operator: str, *inputs: Name | None, **attributes: Any) -> Name:
+    def add(self, operator: str, *inputs: Name | None, **attributes: object) -> Name:
         """An ONNX operator with one result."""
         return self.add_many(operator, 1, *inputs, **attributes)[0]
 
-    def add_many(self, operator: str, results: int, *inputs: Name | None, **attributes: Any) -> list[Name]:
+    def add_many(self, operator: str, results: int, *inputs: Name | None, **attributes: object) -> list[Name]:
         outputs = [self.fresh(operator.lower()) for _ in range(results)]
         given = {name: value for name, value in attributes.items() if value is not None}
         self.nodes.append(self.onnx.helper.make_node(operator, [name or "" for name in inputs], outputs, **given))
@@ -143,7 +143,7 @@ def _written(builder: Builder, node: fx.Node) -> Any:
     return RULES[node.target](builder, node)
 
 
-def _natural(value: Any) -> torch.dtype:
+def _natural(value: object) -> torch.dtype:
     if isinstance(value, bool):
         return torch.bool
     return torch.float32 if isinstance(value, float) else torch.int64

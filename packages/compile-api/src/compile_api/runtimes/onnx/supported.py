@@ -34,7 +34,7 @@ def _turns_a_transposed_convolution(node: fx.Node) -> bool:
     return getattr(node.target, "__name__", "") == "convolution_backward.default" and bool(node.args[7])
 
 
-def _sayable(value: Any) -> bool:
+def _sayable(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(each is None or _sayable(each) for each in value)
     if not isinstance(value, torch.Tensor):

@@ -32,7 +32,7 @@ _COMPARISONS = {
 _TRUTH = {aten.logical_and: "And", aten.logical_or: "Or", aten.logical_xor: "Xor"}
 
 
-def _overloads(packet: Any, *names: str) -> list[Any]:
+def _overloads(packet: object, *names: str) -> list[Any]:
     return [getattr(packet, name) for name in names if hasattr(packet, name)]
 
 
