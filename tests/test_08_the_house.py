@@ -210,8 +210,8 @@ ANY = """
     aotgrad.tensors 35, aotgrad.tracing 27, capture 28, capture.bytecode 8, capture.entry 32, capture.evaluator 119,
     capture.guards 38, capture.operators 62, capture.recording 59, capture.values 70, capture.writing 15,
     compile_api 243, compile_api.commands 4, compile_api.importing 33, compile_api.runtimes 51, cudagraphs 87,
-    inductor 115, inductor.codegen 9, inductor.lowerings 128, inductor.rewrites 14, inductor.runtime 4,
-    inductor.schedule 3,
+    inductor 116, inductor.codegen 9, inductor.lowerings 128, inductor.rewrites 14, inductor.runtime 4,
+    inductor.schedule 3, inductor.stored 21,
 """
 """How often each room says ``Any``, which switches the checks of types off: to become less."""
 

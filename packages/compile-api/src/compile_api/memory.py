@@ -31,7 +31,7 @@ class Written:
 
 def written(gm: fx.GraphModule, compiled: inductor.CompiledGraph) -> Written:
     """Both sums for one compiled graph; nothing where it runs operator by operator."""
-    if compiled.program is None:
+    if compiled.report.failure is not None:
         return Written()
     eager = sum(_result_bytes(node) for node in gm.graph.nodes if node.op == "call_function" and not _is_view(node))
     return Written(eager, compiled.result_bytes)

@@ -1,6 +1,6 @@
 """Compiles an ATen FX graph into fused kernels: C++ on CPUs, Triton on GPUs."""
 
-from inductor.api import compile
+from inductor.api import compile, load
 from inductor.cache import cached_files, remove_cached_files
 from inductor.compiled import CompiledGraph
 from inductor.complaints import complaints_heard
@@ -51,6 +51,7 @@ __all__ = [
     "decompositions",
     "find_compiler",
     "lay_out_images",
+    "load",
     "machine",
     "metrics",
     "remove_cached_files",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, overload
 
 from torch.fx import GraphModule
 
 from inductor import pipeline, trace
-from inductor.calling import calling_of, check_list, with_constants
+from inductor.calling import calling_of, check_list, fixed_in, taken_by, with_constants
 from inductor.compiled import CompiledGraph
 from inductor.complaints import complain
 from inductor.errors import BuildError, CacheError, InductorError, NotAGraph, UnsupportedGraph
@@ -18,6 +19,9 @@ from inductor.options import Options
 from inductor.report import Report
 from inductor.rewrites.layouts import as_eager_lays
 from inductor.state import STATE
+from inductor.stored.keeping import keep
+from inductor.stored.keys import NoKey, key_of_graph
+from inductor.stored.taking import take_up
 from inductor.torch_versions import INSIDES
 
 
@@ -67,7 +71,7 @@ def _compile(gm: GraphModule, given: object, chosen: Options, tell: Callable[[st
     work = pipeline.Work(name, gm, examples, chosen, tell)
     try:
         INSIDES.require_essentials()
-        compiled = trace.run(work, chosen.trace) if chosen.trace else pipeline.run(work)
+        compiled = _made(work)
     except (BuildError, CacheError, UnsupportedGraph) as error:
         _check_form(name, gm, error)
         if not chosen.fallback:
@@ -79,9 +83,59 @@ def _compile(gm: GraphModule, given: object, chosen: Options, tell: Callable[[st
     except Exception as error:
         _check_form(name, gm, error)
         raise
-    compiled.calling = calling_of(name, gm, compiled.program)
-    compiled.call = with_constants(compiled.call, gm, examples, compiled.program)
+    if not compiled.report.from_cache:
+        taken = taken_by(compiled.program)
+        compiled.calling = calling_of(name, gm, taken)
+        compiled.call = with_constants(compiled.call, fixed_in(gm, examples, taken))
     STATE.metrics.add(compiled.report)
+    return compiled
+
+
+def load(key: str, *, options: Options | Mapping[str, object] | None = None) -> CompiledGraph | None:
+    """Takes up from the cache what an earlier compilation, of this process or another, left under ``compiled.key``.
+
+    None where it is not there, is damaged, was made by other versions or for another processor, or calls an operator
+    that this process does not know: then the graph has to be compiled.  ``options`` say where the cache is; everything
+    else is as it was compiled.  Tensors that the graph held are copies made when it was stored.
+    """
+    compiled = take_up(key, f"graph_{next(STATE.graph_numbers)}", Options.read(options))
+    if compiled is not None:
+        STATE.metrics.add(compiled.report)
+    return compiled
+
+
+def _made(work: pipeline.Work) -> CompiledGraph:
+    """The graph compiled, or taken up from the cache, or compiled and stored there."""
+    if work.options.trace:
+        return _without(trace.run(work, work.options.trace), "it is traced")
+    with pipeline.uncollected():
+        return _kept(work) if work.options.store_graphs else _without(pipeline.run(work), "`store_graphs` is off")
+
+
+def _kept(work: pipeline.Work) -> CompiledGraph:
+    gm, options = work.gm, work.options
+    try:
+        key = key_of_graph(gm, work.example_inputs, options)
+    except NoKey as error:
+        return _without(pipeline.run(work), str(error))
+    compiled = take_up(key.text, work.name, options, gm, work.example_inputs)
+    if compiled is not None:
+        if work.tell is not None:
+            work.tell("take up")
+        return compiled
+    last = work
+
+    def observe(stage: pipeline.Stage, after: pipeline.Work) -> None:
+        nonlocal last
+        last = after
+
+    compiled = pipeline.run(work, observe)
+    keep(key, gm, last, compiled)
+    return compiled
+
+
+def _without(compiled: CompiledGraph, reason: str) -> CompiledGraph:
+    compiled.report = replace(compiled.report, not_stored=reason)
     return compiled
 
 
@@ -105,4 +159,5 @@ def _uncompiled(name: str, gm: GraphModule, reason: str) -> CompiledGraph:
         outputs = gm.forward(*arguments)  # calling the module would print the user's error a second time
         return tuple(outputs) if isinstance(outputs, list | tuple) else (outputs,)
 
-    return CompiledGraph(as_eager_lays(gm, call), gm.code, None, Report(failure=reason))
+    report = Report(failure=reason, not_stored="it runs operator by operator")
+    return CompiledGraph(as_eager_lays(gm, call), gm.code, None, report)

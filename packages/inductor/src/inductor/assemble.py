@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from inductor import runner, triton_launch, triton_tune
+from inductor.calling import Boxed
 from inductor.codegen.plans import Plan
 from inductor.codegen.units import PrintedProgram, print_units
 from inductor.codegen.wrapper import Kernels, Wrapper, print_wrapper
@@ -27,11 +29,12 @@ from inductor.toolchain import Library, build, machine, open_cache
 @dataclass(frozen=True, slots=True)
 class BuiltKernels:
     """The program's kernels, loaded: ``run`` makes a function of a plan, ``launchers`` launch those on GPUs, and
-    ``kernels`` is what a person may want to know."""
+    ``kernels`` is what a person may want to know.  ``libraries`` are those on the CPU, the runner's first."""
 
     run: MakeRun
     launchers: dict[str, Callable[..., None]]
     kernels: tuple[CompiledKernel, ...]
+    libraries: tuple[Library, ...] = ()
 
 
 def lay_out(program: Program, options: Options) -> Program:
@@ -51,7 +54,7 @@ def build_kernels(
         if tell is not None:
             tell(f"building {len(printed.printed)} kernels, {files} of {of} files")
 
-    run, libraries = _load([unit.source for unit in printed.units], options, done)
+    run, own, libraries = _load([unit.source for unit in printed.units], options, done)
     homes: dict[str, Library] = {}
     for unit, library in zip(printed.units, libraries, strict=True):
         homes.update((kernel.kernel.name, library) for kernel in unit.kernels)
@@ -65,7 +68,7 @@ def build_kernels(
         devices = {name: device.index or 0 for name, device in program.launches().items()}
         launchers, path = triton_launch.load(printed.triton, devices, open_cache(options), options)
         kernels += [CompiledKernel(k.kernel.name, k.text, path, k.kernel.origins, False) for k in printed.triton]
-    return BuiltKernels(run, launchers, tuple(kernels))
+    return BuiltKernels(run, launchers, tuple(kernels), (*own, *libraries))
 
 
 def tuned(program: Program, printed: PrintedProgram, options: Options) -> Program:
@@ -84,12 +87,17 @@ def _origins(program: Program, name: str) -> tuple[str, ...]:
 
 def _load(
     sources: Sequence[str], options: Options, done: Callable[[int, int], None] | None = None
-) -> tuple[MakeRun, list[Library]]:
-    """The kernels of some sources, and what makes functions of them."""
+) -> tuple[MakeRun, list[Library], list[Library]]:
+    """What makes functions of the kernels of some sources, its own library, and theirs."""
     if not sources:
-        return _nothing_to_run, []
+        return _nothing_to_run, [], []
     own, *libraries = build([runner.source(), *sources], options, done)
-    return runner.Runner(own, libraries), libraries
+    return runner.Runner(own, libraries), [own], libraries
+
+
+def run_from(libraries: Sequence[Library]) -> MakeRun:
+    """What makes functions of the kernels of libraries that were built before, the runner's own the first of them."""
+    return runner.Runner(libraries[0], libraries[1:]) if libraries else _nothing_to_run
 
 
 def _nothing_to_run(name: str, plan: Plan) -> Callable[..., bool]:
@@ -98,7 +106,7 @@ def _nothing_to_run(name: str, plan: Plan) -> Callable[..., bool]:
 
 def load_folder(folder: Path, plans: Mapping[str, Plan]) -> dict[str, Callable[..., bool]]:
     """The functions that a traced wrapper calls, built from the kernels in its folder."""
-    run, _ = _load(
+    run, *_ = _load(
         [path.read_text(encoding="utf-8") for path in sorted(folder.glob("kernels_*.cpp"))], Options.read(None)
     )
     return {name: run(name, plan) for name, plan in plans.items()}
@@ -123,10 +131,7 @@ def finish(
     graph: Graph | None = None,
 ) -> CompiledGraph:
     """The wrapper's function, with its report; ``graph`` is what the program was made from."""
-    file = f"<generated: inductor {program.name} {id(wrapper)}>"
-    linecache.cache[file] = (len(wrapper.source), None, wrapper.source.splitlines(keepends=True), file)
-    namespace = dict(wrapper.namespace)
-    exec(compile(wrapper.source, file, "exec"), namespace)
+    call = bound(program.name, wrapper.source, wrapper.namespace)
     calls = [step for step in program.steps if isinstance(step, Call)]
     report = Report(
         kernels=built.kernels,
@@ -137,7 +142,17 @@ def finish(
         bytes=_bytes_moved(program),
         seconds=seconds,
     )
-    return CompiledGraph(namespace["call"], wrapper.source, program, report)
+    return CompiledGraph(call, wrapper.source, program, report)
+
+
+def bound(name: str, source: str, namespace: Mapping[str, object]) -> Boxed:
+    """The function of a wrapper's source, which stands in tracebacks."""
+    own: dict[str, Any] = dict(namespace)
+    file = f"<generated: inductor {name} {id(own)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), own)
+    call: Boxed = own["call"]
+    return call
 
 
 def _bytes_moved(program: Program) -> int:

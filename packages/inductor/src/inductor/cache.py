@@ -1,4 +1,4 @@
-"""Built kernels on disk, found by what they were built from.
+"""Built kernels, and compiled graphs, on disk, found by what they were built from.
 
 An entry is a shared library followed by a digest of itself, beside the source it was built from.  It appears by a
 rename, so it is whole or absent however many processes write at once; one that was damaged later is recognised and
@@ -26,7 +26,7 @@ _PRIVATE = 0o700
 _KERNELS, _TALLY, _BUILDING = "kernels", "tally.txt", "building-"
 _ABANDONED = 24 * 3600
 """Seconds after which a folder that was built in belongs to a process that died."""
-_ENTRY = re.compile(r"[0-9a-f]{40}\.(so|cpp|py|cubin|shape|tiling)")
+_ENTRY = re.compile(r"[0-9a-f]{40}\.(so|cpp|py|cubin|shape|tiling|graph)")
 _PROBE = 1 << 18
 _ROOM = 1 / 8
 """That part of the limit is free after old entries went: each look at a full folder is paid for by many entries."""

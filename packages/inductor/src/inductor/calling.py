@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.fx import GraphModule, Node
@@ -91,26 +91,47 @@ class Calling:
         return text
 
 
-def calling_of(name: str, gm: GraphModule, program: Program | None) -> Calling:
-    """How the compiled form of ``gm`` is called; without a program the graph itself knows what it takes."""
-    given = () if program is None else program.inputs
-    written = _written(program)
-    names = tuple(str(node.name) for node in gm.graph.find_nodes(op="placeholder"))
-    return Calling(
-        name,
-        names,
-        tuple(position for position, each in enumerate(given) if isinstance(each, Buffer)),
-        tuple(position for position, each in enumerate(given) if isinstance(each, Symbol)),
-        _held(gm),
-        tuple(at for at, each in enumerate(given) if isinstance(each, Buffer) and each.name in written),
-        tuple(node.args[0] for node in gm.graph.find_nodes(op="placeholder") if node.args),
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a program takes, by position: tensors, integers, what it does not look at; and which tensors it writes."""
+
+    tensors: tuple[int, ...] = ()
+    integers: tuple[int, ...] = ()
+    nothing: tuple[int, ...] = ()
+    written: tuple[int, ...] = ()
+
+
+def taken_by(program: Program | None) -> Taken:
+    """What a program takes; without one the graph itself knows."""
+    if program is None:
+        return Taken()
+    given, written = tuple(enumerate(program.inputs)), _written(program)
+    return Taken(
+        tuple(at for at, each in given if isinstance(each, Buffer)),
+        tuple(at for at, each in given if isinstance(each, Symbol)),
+        tuple(at for at, each in given if each is None),
+        tuple(at for at, each in given if isinstance(each, Buffer) and each.name in written),
     )
 
 
-def _written(program: Program | None) -> frozenset[str]:
+def calling_of(name: str, gm: GraphModule, taken: Taken) -> Calling:
+    """How the compiled form of ``gm`` is called."""
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    return Calling(
+        name,
+        tuple(str(node.name) for node in placeholders),
+        taken.tensors,
+        taken.integers,
+        _held(gm),
+        taken.written,
+        tuple(node.args[0] for node in placeholders if node.args),
+    )
+
+
+def _written(program: Program) -> frozenset[str]:
     """The buffers that kernels, or operators which say so, write to."""
     names: set[str] = set()
-    for step in () if program is None else program.steps:
+    for step in program.steps:
         if isinstance(step, Launch):
             pairs = zip(step.buffers, step.kernel.arguments, strict=True)
             names.update(name for name, argument in pairs if argument.role != "in")
@@ -158,17 +179,23 @@ def attribute(gm: torch.nn.Module, path: str) -> Any:
     return operator.attrgetter(path)(gm)
 
 
-def with_constants(call: Boxed, gm: GraphModule, examples: Sequence[object], program: Program | None) -> Boxed:
-    """``call`` for a graph that was traced again with plain values, which are part of it since: others are refused."""
-    if program is None:
-        return call
-    fixed = tuple(
-        (position, str(node.name), examples[position])
-        for position, (node, given) in enumerate(
-            zip(gm.graph.find_nodes(op="placeholder"), program.inputs, strict=True)
-        )
-        if given is None and _is_read(node) and isinstance(examples[position], CONSTANTS)
-    )
+Fixed: TypeAlias = tuple[tuple[int, str, object], ...]
+"""Inputs whose values are part of the graph: where each stands, its name and its value."""
+
+
+def fixed_in(gm: GraphModule, examples: Sequence[object], taken: Taken) -> Fixed:
+    """The inputs of a graph that was traced again with plain values, which are part of it since."""
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    given = ((at, placeholders[at], examples[at]) for at in taken.nothing)
+    return tuple((at, str(node.name), value) for at, node, value in given if _is_read(node) and _is_constant(value))
+
+
+def _is_constant(value: object) -> bool:
+    return isinstance(value, CONSTANTS)
+
+
+def with_constants(call: Boxed, fixed: Fixed) -> Boxed:
+    """``call``, which refuses other values than those that are part of the graph."""
     if not fixed:
         return call
 

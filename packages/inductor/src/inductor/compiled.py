@@ -18,28 +18,42 @@ from inductor.report import CompiledKernel, Report
 class CompiledGraph:
     """A compiled graph.  ``graph(*inputs)`` runs it; ``graph.call(list)`` does too, and empties the list, so that an
     input's memory is free as soon as the code has read it.  The latter is for other compilers: it looks neither at the
-    number and kind of the inputs nor at gradients.  A copy of it is itself."""
+    number and kind of the inputs nor at gradients.  A copy of it is itself.
 
-    __slots__ = ("_told", "call", "calling", "program", "report", "source")
+    ``key`` is what ``inductor.load`` takes: None where nothing was stored, or where the graph holds tensors that only
+    it has."""
+
+    __slots__ = ("_bytes", "_program", "_told", "call", "calling", "key", "report", "source")
 
     def __init__(
         self,
         call: Callable[[list[Any]], tuple[Any, ...]],
         source: str,
-        program: Program | None,
+        program: Program | Callable[[], Program] | None,
         report: Report,
         calling: Calling | None = None,
+        result_bytes: int | None = None,
     ) -> None:
         self.call = call
         self.source = source
-        self.program = program
         self.report = report
         self.calling = calling
+        self.key: str | None = None
+        self._program = program
+        self._bytes = result_bytes
         self._told = False
 
     @property
     def kernels(self) -> tuple[CompiledKernel, ...]:
         return self.report.kernels
+
+    @property
+    def program(self) -> Program | None:
+        """What is done at each call; None where the graph runs operator by operator.  That of a graph which was
+        taken up from the cache is read when it is first asked for."""
+        if self._program is not None and not isinstance(self._program, Program):
+            self._program = self._program()
+        return self._program
 
     @property
     def program_text(self) -> str:
@@ -49,7 +63,9 @@ class CompiledGraph:
     @property
     def result_bytes(self) -> int:
         """Bytes of all buffers that one call makes; one whose size varies counts with nothing."""
-        return 0 if self.program is None else sum(map(_size_in_bytes, _buffers_made(self.program)))
+        if self._bytes is None:
+            self._bytes = 0 if self.program is None else sum(map(_size_in_bytes, _buffers_made(self.program)))
+        return self._bytes
 
     def __call__(self, *inputs: object, **named: object) -> tuple[Any, ...]:
         given = [*inputs]

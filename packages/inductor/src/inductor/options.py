@@ -51,6 +51,9 @@ class Options:
     check_inputs: bool = True
     """Whether each call checks that inputs have the sizes, strides and dtypes that the code was made for."""
 
+    store_graphs: bool = False
+    """Whether compiled graphs are kept in the cache, and taken up by later processes without a stage being run."""
+
     verify: bool = False
     """Whether what each stage made is held against the rules of the IR before the next one begins, for who works on
     this package; a broken rule is an ``InvalidIR``.  ``INDUCTOR_VERIFY=1`` does the same."""

@@ -169,7 +169,7 @@ STAGES: tuple[Stage, ...] = (
 
 def run(work: Work, observe: Callable[[Stage, Work], None] | None = None) -> CompiledGraph:
     """Through every stage; ``observe`` sees the work after each."""
-    with _uncollected():
+    with uncollected():
         for stage in STAGES:
             start = time.perf_counter()
             if work.tell is not None:
@@ -187,7 +187,7 @@ def run(work: Work, observe: Callable[[Stage, Work], None] | None = None) -> Com
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """No garbage collection meanwhile: compiling makes many small objects and no cycles worth 0.7 s of search."""
     if not gc.isenabled():
         yield

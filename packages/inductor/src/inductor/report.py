@@ -30,7 +30,8 @@ class Fallback:
 class Report:
     """What became of a graph.  ``lowered`` counts the operators that went into kernels (or are views), ``nests`` the
     loops there were before fusion; ``bytes`` is what the kernels read and write in one call, as far as sizes are known,
-    and ``seconds`` says how long each stage took."""
+    and ``seconds`` says how long each stage took.  ``from_cache`` where no stage ran, because another compilation, of
+    this process or an earlier one, had left the whole on disk; ``not_stored`` says why this one has not."""
 
     kernels: tuple[CompiledKernel, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
@@ -40,6 +41,8 @@ class Report:
     bytes: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     failure: str | None = None
+    from_cache: bool = False
+    not_stored: str | None = None
 
     def __str__(self) -> str:
         if self.failure is not None:
@@ -53,6 +56,7 @@ class Report:
         if self.lowered:
             lines.append(f"  lowered: {', '.join(_times(*item) for item in sorted(self.lowered.items()))}")
         lines += [f"  fallback {fallback.operator}: {fallback.reason}" for fallback in self.fallbacks]
+        lines += ["  taken up from the cache"] if self.from_cache else []
         lines += [f"  {name}: {1000 * seconds:.1f} ms" for name, seconds in self.seconds.items()]
         return "\n".join(lines)
 

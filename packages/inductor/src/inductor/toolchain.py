@@ -109,16 +109,34 @@ def _headers_digest() -> str:
     return key_of(path.read_text(encoding="utf-8") for path in sorted(HEADERS.glob("*.h")))
 
 
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The compiler, what comes before our flags, all flags, and what the contents of a library depend on beside its
+    source."""
+
+    compiler: str
+    more: tuple[str, ...]
+    flags: tuple[str, ...]
+    identity: tuple[str, ...]
+
+
+def tools(options: Options) -> Tools:
+    """What a source is built by; raises where there is no compiler."""
+    compiler, *more = find_compiler(options.compiler)
+    flags = (*more, *FLAGS, *options.cpp_flags)
+    called = (program for program in (compiler, *map(shutil.which, more)) if program is not None)
+    identity = (*map(_identity, called), machine().features, _headers_digest(), *flags, repr(FAULTS))
+    return Tools(compiler, tuple(more), flags, identity)
+
+
 def build(sources: Sequence[str], options: Options, done: Callable[[int, int], None] | None = None) -> list[Library]:
     """Each source as a loaded library: from the cache, or built now, several at once.
 
     ``done`` is told how many of those that had to be built are, each time that one more is.
     """
-    compiler, *more = find_compiler(options.compiler)
-    flags = (*more, *FLAGS, *options.cpp_flags)
-    called = (program for program in (compiler, *map(shutil.which, more)) if program is not None)
-    common = (*map(_identity, called), machine().features, _headers_digest(), *flags, repr(FAULTS))
-    texts = {key_of((source, *common)): source for source in sources}
+    with_tools = tools(options)
+    compiler, more, flags = with_tools.compiler, with_tools.more, with_tools.flags
+    texts = {key_of((source, *with_tools.identity)): source for source in sources}
 
     def into(store: Cache, found: dict[str, Path]) -> dict[str, Library]:
         missing = {key: source for key, source in texts.items() if key not in found}
@@ -131,7 +149,16 @@ def build(sources: Sequence[str], options: Options, done: Callable[[int, int], N
         return {key: _load(found[key], key not in missing, compiler) for key in texts}
 
     loaded = _in_cache(open_cache(options), texts, into)
-    return [loaded[key_of((source, *common))] for source in sources]
+    return [loaded[key_of((source, *with_tools.identity))] for source in sources]
+
+
+def built_before(keys: Sequence[str], store: Cache) -> list[Library] | None:
+    """The libraries of these keys, loaded from the cache; None where one is not there, or cannot be loaded."""
+    paths = [store.find(key) for key in keys]
+    try:
+        return [_load(path, True, "") for path in paths if path is not None] if all(paths) else None
+    except CannotLoad:
+        return None
 
 
 def _in_cache(

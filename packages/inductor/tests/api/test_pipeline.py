@@ -14,8 +14,9 @@ from inductor.ir.program import Launch
 INPUTS = [torch.ones(4, 5)]
 
 
-def compiled():
-    return inductor.compile(traced(lambda x: x.softmax(-1) + 1, *INPUTS), INPUTS)
+def compiled(folder):
+    """Compiled anew: what lies in the cache has been through the stages."""
+    return inductor.compile(traced(lambda x: x.softmax(-1) + 1, *INPUTS), INPUTS, options={"cache_dir": str(folder)})
 
 
 def without_last_step(work):
@@ -46,19 +47,19 @@ def of_other_buffers(work):
         pytest.param("layout", without_last_step, id="items that are no steps"),
     ],
 )
-def test_a_stage_that_breaks_a_rule_is_told(name, spoil, monkeypatch):
+def test_a_stage_that_breaks_a_rule_is_told(name, spoil, monkeypatch, tmp_path):
     stages = tuple(
         replace(stage, run=lambda work, run=stage.run: spoil(run(work))) if stage.name == name else stage
         for stage in pipeline.STAGES
     )
     monkeypatch.setattr(pipeline, "STAGES", stages)
     with pytest.raises(InvalidIR):
-        compiled()
+        compiled(tmp_path)
 
 
 def test_every_test_verifies():
     assert inductor.Options.read({}).verify
 
 
-def test_the_stages_are_a_list():
-    assert list(compiled().report.seconds) == [stage.name for stage in pipeline.STAGES]
+def test_the_stages_are_a_list(tmp_path):
+    assert list(compiled(tmp_path).report.seconds) == [stage.name for stage in pipeline.STAGES]

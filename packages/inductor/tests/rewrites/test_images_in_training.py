@@ -106,7 +106,7 @@ def test_operators_of_eager_find_what_they_know(monkeypatch):
     gm = torch.fx.GraphModule({}, graph)
     x.meta[TURNED] = z.meta[TURNED] = True
     image = torch.randn(2, 8, 6, 6)
-    monkeypatch.setattr("inductor.pipeline.run", lambda work: _cannot())
+    monkeypatch.setattr("inductor.pipeline.run", lambda *_: _cannot())
     with pytest.warns(RuntimeWarning, match="operator by operator"):
         compiled = inductor.compile(gm, [image])
     flat, positive = compiled(image.contiguous(memory_format=torch.channels_last))

@@ -36,11 +36,13 @@ from inductor.runtime.triton_math import *  # noqa: F403
 
 @dataclass(frozen=True, slots=True)
 class PrintedTritonKernel:
-    """A kernel's text in two parts: ``parameters`` in parentheses, and the ``body`` of the function."""
+    """A kernel's text in two parts: ``parameters`` in parentheses, and the ``body`` of the function.  ``checked`` where
+    it asserts that positions which tensors hold are inside their axes."""
 
     kernel: Kernel
     parameters: str
     body: str
+    checked: bool
 
     @property
     def text(self) -> str:
@@ -51,11 +53,6 @@ class PrintedTritonKernel:
     def content(self) -> str:
         """What the text says by whatever name, and for whichever operators."""
         return f"{_heading('kernel', self.parameters)}{self.body}"
-
-    @property
-    def checked(self) -> bool:
-        """Whether it asserts that positions which tensors hold are inside their axes."""
-        return any(checks_positions(kernel.passes) for kernel in self.kernel.members or (self.kernel,))
 
     @property
     def shape(self) -> Shape:
@@ -120,7 +117,8 @@ class _TritonPrinter:
                     self._program("program")
             else:
                 self._program("tl.program_id(0)")
-        return PrintedTritonKernel(self.kernel, ", ".join(parameters), str(self.lines))
+        checked = any(checks_positions(kernel.passes) for kernel in self.kernel.members or (self.kernel,))
+        return PrintedTritonKernel(self.kernel, ", ".join(parameters), str(self.lines), checked)
 
     def _member(self, kernel: Kernel, shape: Shape) -> None:
         """What is done for one block of one of the kernel's members."""

@@ -96,7 +96,7 @@ class _WrapperPrinter:
         self.plans: dict[str, Plan] = {}
         self.check_inputs = check_inputs
         self.lines = Lines()
-        self.namespace: dict[str, Any] = dict(_NAMESPACE)
+        self.namespace: dict[str, Any] = dict(NAMESPACE)
         self.imports = list(_IMPORTS)
         self.names = Names(
             set(self.namespace)
@@ -321,8 +321,8 @@ class _WrapperPrinter:
         plan, launches = plan_of(run, self.kernels.printed), run.launches
         first, more = launches[0].kernel.name, len(launches) - 1
         name = f"{first}_and_{more}_more" if more else first
-        self.plans[name] = plan
         function = self._bound(name, self.kernels.run(name, plan))
+        self.plans[function] = plan
         arguments = [self._address(buffer) for buffer in run.buffers]
         arguments += [self._size(size) for size in run.sizes]
         text = f"{function}({', '.join([*arguments, self._threads(run)])})"
@@ -394,7 +394,7 @@ class _WrapperPrinter:
         """What is called: where an operator says what it comes to, as those behind Python functions may, that."""
         if (direct := getattr(target, "direct", None)) is not None:
             return self._bound(_target_name(target), direct, f"{_as_python(target)}.direct")
-        return self._bound(_target_name(target), _DIRECT.get(target, target))
+        return self._bound(_target_name(target), DIRECT.get(target, target))
 
     def _receive(self, output: Buffer) -> None:
         """What a library returns may be laid out otherwise than the tracer said, or wider: the gradient of a bias under
@@ -445,7 +445,7 @@ _STEPS: Mapping[type, Callable[[Any, Any], None]] = {
 }
 
 
-_DIRECT: Mapping[object, Callable[..., Any]] = {
+DIRECT: Mapping[object, Callable[..., Any]] = {
     torch.ops.aten.mm.default: torch.mm,
     torch.ops.aten.bmm.default: torch.bmm,
     torch.ops.aten.addmm.default: torch.addmm,
@@ -475,7 +475,7 @@ def _target_name(target: object) -> str:
 
 def _as_python(value: object) -> str | None:
     """The object as Python would write it."""
-    for function in _DIRECT.values():
+    for function in DIRECT.values():
         if value is function:
             return f"torch.{function.__name__}"
     if isinstance(value, OpOverload):
@@ -557,7 +557,7 @@ def laid_out(given: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], 
     return torch.empty_strided(sizes, strides, dtype=dtype, device=given.device).copy_(given)
 
 
-_NAMESPACE: Mapping[str, Any] = {
+NAMESPACE: Mapping[str, Any] = {
     "torch": torch,
     "empty_strided": torch.empty_strided,
     "threads": torch.get_num_threads,
