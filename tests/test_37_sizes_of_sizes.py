@@ -45,3 +45,22 @@ def test_sequences_are_padded_to_the_longest(count):
             assert torch.equal(result, pad_sequence(parts, batch_first=True))
             result.square().sum().backward()
             assert all(torch.equal(mine.grad, 2 * part) for mine, part in zip(given, parts, strict=True))
+
+
+def put_together(i):
+    """An image from windows of 3 by 3, each of them shifted by one row."""
+    height = 5 + i % 3
+    height += -height % 3
+    windows = torch.randn(4 * height // 3, 9, 4)
+    return windows.view(2, height // 3, 2, 3, 3, 4).transpose(2, 3).reshape(2, height, 6, 4).roll(1, 1)
+
+
+def test_windows_that_are_put_together():
+    """What is read where it was put lies in memory that nothing else may take meanwhile."""
+    program = compile_api.compile(put_together, fullgraph=True)
+    for i in range(4):
+        torch.manual_seed(i)
+        result = program(i)
+        torch.manual_seed(i)
+        assert torch.equal(result, put_together(i))
+    assert not compile_api.report(program).refused

@@ -20,6 +20,29 @@ UNDECLARED_WRITES = (
     aten._native_batch_norm_legit.default,
 )
 """Operators that change their fourth and fifth argument; the schema of the first does not say so."""
+_VIEWS_UNSAID = frozenset(
+    [
+        "_unsafe_view",
+        "_lazy_clone",
+        "unsafe_chunk",
+        "unsafe_split",
+        "unsafe_split_with_sizes",
+        "type_as",
+        "diag",
+        "einsum",
+        "meshgrid",
+        "broadcast_tensors",
+        "atleast_1d",
+        "atleast_2d",
+        "atleast_3d",
+        "cartesian_prod",
+        "dropout",
+        "feature_dropout",
+        "alpha_dropout",
+        "feature_alpha_dropout",
+    ]
+)
+"""Operators of which a result may lie in the memory of an argument, though their schema does not say so."""
 RANDOM_STATE = "<random state>"
 OUTSIDE = "<outside>"
 """Stand for what operators change beside tensors: the random stream, and anything a custom operator may do."""
@@ -171,7 +194,10 @@ def mutated(call: Call) -> list[str]:
 
 def gives_views(target: OpOverload) -> bool:
     """True if a result may share memory with an argument."""
-    return any(result.alias_info is not None for result in schema_of(target).returns)
+    schema = schema_of(target)
+    if target.namespace == "aten" and schema.name.partition("::")[2] in _VIEWS_UNSAID:
+        return True
+    return any(result.alias_info is not None for result in schema.returns)
 
 
 def root(name: str, views: dict[str, View]) -> str:
