@@ -372,3 +372,31 @@ def test_a_computed_number_that_varies_fits_a_tensor_or_does_not(wanted):
                 region(x, angle, factor)
         else:
             assert torch.equal(region(x, angle, factor), expected)
+
+
+class Layer:
+    def __init__(self):
+        self.filled = False
+
+    def update(self, new):
+        self.kept = torch.cat([self.kept, new], 1) if self.filled else new
+        self.filled = True
+        return self.kept
+
+
+def test_all_lengths_of_a_cache_vary_at_once():
+    """The prompt, which fills the cache, has fewer tensors than a step and so differs in fewer from the next one."""
+
+    def step(tokens, positions, cache):
+        seen = tokens + positions
+        for layer in cache:
+            seen = seen + layer.update(seen).sum(1, keepdim=True)
+        return seen
+
+    log = capture.Log()
+    compiled = capture.optimize("eager", strict=True, log=log)(step)
+    ours, theirs = ([Layer() for _ in range(4)] for _ in range(2))
+    for length, at in ((5, 0), *((1, position) for position in range(5, 14))):
+        tokens, positions = torch.rand(2, length), torch.arange(at, at + length)
+        assert torch.equal(compiled(tokens, positions, ours), step(tokens, positions, theirs))
+    assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 3

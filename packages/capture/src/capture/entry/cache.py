@@ -60,23 +60,24 @@ class Version:
         index = self.entry.guards.first_failure(inputs.function, inputs.args)
         return None if index is None else self.guards[index]
 
-    def differing(self, inputs: Inputs) -> list[tuple[Guard, object]]:
+    def differing(self, inputs: Inputs) -> Difference:
         """The tensors and numbers that are others than before; none where more than sizes and values differ."""
-        found = []
+        found, wrote = [], False
         with silenced():
             failures = self.entry.guards.failures(inputs.function, inputs.args)
         for guard in map(self.guards.__getitem__, failures):
             if self._is_our_own(guard):
+                wrote = True
                 continue
             if guard.kind in ("tensor", "equals"):
                 actual, expected = _read(guard, inputs), guard.payload[0]
                 if not _is_another_number(guard.kind, expected, actual):
-                    return []
+                    return NOT_COMPARABLE
                 if guard.kind == "equals" or varied(expected[4], expected[5], actual):
                     found.append((guard, actual))
             elif guard.kind in ("type", "length"):
-                return []
-        return found
+                return NOT_COMPARABLE
+        return Difference(found, wrote)
 
     def _is_our_own(self, guard: Guard) -> bool:
         """Whether it fails for what this version wrote; sizes and numbers that it wrote may vary as others do."""
@@ -116,6 +117,23 @@ def _is_like(actual: Any, expected: tuple[Any, ...]) -> bool:
         return False
     same = (type(actual), actual.dtype, actual.device, actual.requires_grad) == expected[:4]
     return same and len(expected[4]) == actual.dim()
+
+
+@dataclass(slots=True, frozen=True)
+class Difference:
+    """What tells a call from a version: its tensors and numbers, and whether the version itself ``wrote`` over
+    something that it relied on."""
+
+    found: Sequence[tuple[Guard, object]]
+    wrote: bool
+
+    def distance(self) -> tuple[bool, int]:
+        """A prompt has fewer tensors than a step with a cache, so it differs in fewer from the next step; yet it filled
+        the cache, and no call after it is like it."""
+        return self.wrote, len(self.found)
+
+
+NOT_COMPARABLE = Difference((), wrote=False)
 
 
 @dataclass(slots=True)
@@ -177,8 +195,8 @@ class CodeState:
         """
         with looking():
             differing = [version.differing(inputs) for version in self.versions]
-            nearest = min((found for found in differing if found), key=len, default=[])
-            for guard, actual in nearest:
+            nearest = min((each for each in differing if each.found), key=Difference.distance, default=NOT_COMPARABLE)
+            for guard, actual in nearest.found:
                 self._generalize(guard, actual, options)
             for version in self.versions:
                 failed = version.first_failure(inputs)
