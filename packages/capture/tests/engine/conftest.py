@@ -79,7 +79,7 @@ def without_capture():
 
 @pytest.fixture
 def script():
-    """No garbage is collected meanwhile: callbacks of other people's would be among the functions that are asked for."""
+    """No garbage is collected meanwhile: callbacks of other people's would be among the functions asked for."""
     script = Script()
     gc.disable()
     engine.set_translator(script)
