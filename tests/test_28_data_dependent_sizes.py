@@ -165,3 +165,35 @@ MISFITS = {
 def test_operands_that_do_not_fit_are_eagers_to_judge(name):
     program = MISFITS[name]
     assert outcome(compile_api.compile(program, fullgraph=True), torch.ones(3, 2)) == outcome(program, torch.ones(3, 2))
+
+
+def unique_with_both(x):
+    values, places, _ = x.unique(return_inverse=True, return_counts=True)
+    return values, places
+
+
+COUNTED_IN_DATA = {
+    "unique": lambda x: x.unique(),
+    "unique, not all of it used": unique_with_both,
+    "unique_consecutive": lambda x: torch.unique_consecutive(x, return_inverse=True)[0],
+    "nonzero": lambda x: x.nonzero(),
+    "masked": lambda x: x[x > 1],
+    "repeated": lambda x: x.repeat_interleave(x),
+    "counted": lambda x: x.bincount(),
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", COUNTED_IN_DATA)
+def test_beside_operators_that_are_taken_apart(name, backend):
+    """`linspace` of a size that varies is traced again; the sizes in the data wait for the first trace alone."""
+
+    def program(x, y):
+        found = COUNTED_IN_DATA[name](x)
+        return found, torch.linspace(0, 1, y.shape[0]) @ y, y * 2
+
+    compiled = compile_api.compile(program, backend=backend, fullgraph=True)
+    for n in (3, 5, 7):
+        x, y = torch.randint(0, 4, (n,)), torch.randn(n, 2)
+        assert outcome(lambda x, y=y: compiled(x, y), x) == outcome(lambda x, y=y: program(x, y), x)
+    assert not compile_api.report(compiled).refused

@@ -9,9 +9,10 @@ ready (as one from aotgrad) must not pay.
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -239,12 +240,25 @@ def _traced(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
     fakes = [_fake(mode, value) for value in values]
     allowed, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
     try:
-        with STATE.tracer, torch.no_grad(), mode:
+        with STATE.tracer, torch.no_grad(), mode, _symbols_of_its_own(mode.shape_env):
             return make_fx(_functional(gm), decomposition_table=decompositions())(*fakes)
     except Exception as error:  # the graph's own, or one of the tracer's: running it tells
         raise UnsupportedGraph(_failure(gm, values, error)) from error
     finally:
         mode.allow_non_fake_inputs = allowed
+
+
+@contextlib.contextmanager
+def _symbols_of_its_own(env: Any) -> Iterator[None]:
+    """Sizes that only data tells wait at their tracer until an operator's results show them.  Those that another trace
+    left waiting would be looked for in the first results of this one."""
+    waiting = getattr(env, "pending_fresh_unbacked_symbols", [])
+    before = [*waiting]
+    waiting.clear()
+    try:
+        yield
+    finally:
+        waiting[:] = before
 
 
 def _failure(gm: GraphModule, values: Sequence[object], error: Exception) -> str:
