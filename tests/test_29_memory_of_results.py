@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import compile_api
 
@@ -85,3 +86,32 @@ def test_views_of_what_a_function_makes_keep_the_memory_they_view(view, trains, 
     for _ in range(2):  # and the next call gets others
         found, expected = compiled(x), program(x)
         assert memories(found[: len(MADE)]) == memories(expected[: len(MADE)])
+
+
+OF_LIBRARIES = {
+    "a linear layer of sequences": lambda x: F.linear(x[None], x),
+    "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
+    "a number by einsum": lambda x: torch.einsum("ij,ij->", x, x),
+    "products of four dimensions": lambda x: x[None, None] @ x.T[None, None],
+    "a convolution of one image": lambda x: F.conv1d(x, torch.ones(2, 3, 2)),
+    "attention by hand": lambda x: ((x @ x.T).softmax(-1)[None] @ x[None])[0],
+    "a row of a product": lambda x: (x @ x.T + 1)[0],
+    "a product and its transpose": lambda x: (lambda p: (p.T, p))(x @ x.T)[0],
+    "norms": lambda x: F.layer_norm(F.linear(x[None], x), (3,)).view(-1),
+    "solved": lambda x: torch.linalg.solve(x @ x.T + torch.eye(3), x)[1:],
+    "the argument": lambda x: F.linear(x, x).sum() * 0 + x.view(-1),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize("name", OF_LIBRARIES)
+def test_what_is_returned_may_be_written_to_with_what_needs_gradients(name, trains, backend):
+    """As `h += self.bias` behind a break does: autograd refuses that of views which were made while it was off."""
+    program, weight = OF_LIBRARIES[name], torch.tensor(2.0, requires_grad=True)
+    compiled, x = compile_api.compile(program, backend=backend, fullgraph=True), torch.randn(3, 3)
+    grads = []
+    for call in (program, compiled, compiled):
+        result = call(x.clone().requires_grad_(trains) * 1).mul_(weight)
+        grads += torch.autograd.grad(result.sum(), weight)
+    torch.testing.assert_close(grads[1:], grads[:1] * 2)

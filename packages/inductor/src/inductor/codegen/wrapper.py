@@ -109,6 +109,9 @@ class _WrapperPrinter:
         self.windows: set[str] = set()  # buffers that are views of memory they took over
         self.scratch = dict(program.scratch.places) if program.scratch is not None else {}
         self.late = self._binds(late=True)
+        self.given = {given.name for given in program.inputs if isinstance(given, Buffer)}  # and what is a view of them
+        self.seen = _seen(program)
+        self.has_calls = any(isinstance(step, Call) for step in program.steps)
         self.constants = constants
         self.devices = program.launches()
         gpus = {device for device in self.devices.values() if device.type == "cuda"}
@@ -125,11 +128,10 @@ class _WrapperPrinter:
         if any(printed.kernel.cpu.checked for printed in self.kernels.printed.values()):
             self.namespace.update(raise_outside=raise_outside)
             self.imports.append("from inductor.codegen.wrapper import raise_outside")
-        has_calls = any(isinstance(step, Call) for step in self.program.steps)
         with self.lines.block("def call(inputs):"):
             if self.only_gpu is not None:
                 self._enter(self.only_gpu)
-            if not has_calls:
+            if not self.has_calls:
                 self._body()
             else:  # library calls must not record a graph for autograd
                 self.lines.line("grad_mode = torch.is_grad_enabled()")
@@ -292,10 +294,10 @@ class _WrapperPrinter:
         self._reuse(self.known[step.reuse], buffer)
 
     def _reuse(self, old: Buffer, buffer: Buffer) -> None:
-        """The memory of a buffer that nobody reads any more.  A view of it is made fastest, but what the user sees must
-        not be a view of anything."""
+        """The memory of a buffer that nobody reads any more.  A view of it is made fastest, but what the user sees, or
+        sees a view of, must not be a view of anything."""
         name, dead = self._local(buffer.name), self._local(old.name)
-        seen = Ref(buffer.name) in self.program.outputs
+        seen = buffer.name in self.seen
         alike = (old.dtype, old.sizes, old.strides) == (buffer.dtype, buffer.sizes, buffer.strides)
         shape = f"{self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}"
         if alike and not (seen and old.name in self.windows):
@@ -315,7 +317,13 @@ class _WrapperPrinter:
         if step.offset.terms:
             offset += f" + {self._index(step.offset)}"
         shape = f"{self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}"
-        self.lines.line(f"{self._local(buffer.name)} = {base}.as_strided({shape}, {offset})")
+        line = f"{self._local(buffer.name)} = {base}.as_strided({shape}, {offset})"
+        if step.base in self.given:
+            self.given.add(buffer.name)
+        if not self.has_calls or buffer.name in self.given or buffer.name not in self.seen:
+            self.lines.line(line)
+        else:  # what became a view while autograd was off may not be written to beside what needs a gradient
+            self.lines.lines("set_grad_enabled(grad_mode)", line, "set_grad_enabled(False)")
 
     def _run(self, run: Run) -> None:
         plan, launches = plan_of(run, self.kernels.printed), run.launches
@@ -453,6 +461,15 @@ DIRECT: Mapping[object, Callable[..., Any]] = {
     torch.ops.aten.convolution.default: torch.convolution,
 }
 """Functions that take what an operator takes, and find their way to it in a third of the time."""
+
+
+def _seen(program: Program) -> set[str]:
+    """The buffers that are results, and those that results are views of."""
+    seen = {output.name for output in program.outputs if isinstance(output, Ref)}
+    for step in reversed(program.steps):
+        if isinstance(step, View) and step.buffer.name in seen:
+            seen.add(step.base)
+    return seen
 
 
 def _returns_lists(target: OpOverload) -> bool:
