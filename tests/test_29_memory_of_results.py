@@ -100,18 +100,26 @@ OF_LIBRARIES = {
     "norms": lambda x: F.layer_norm(F.linear(x[None], x), (3,)).view(-1),
     "solved": lambda x: torch.linalg.solve(x @ x.T + torch.eye(3), x)[1:],
     "the argument": lambda x: F.linear(x, x).sum() * 0 + x.view(-1),
+    "zeros": lambda x: torch.zeros(9).view(3, 3),
+    "numbers": lambda x: torch.arange(9.0).add_(1).view(3, 3).T,
+    "a product of ones": lambda x: (torch.ones(3, 3) @ torch.ones(3, 3))[0],
+    "filled": lambda x: torch.empty(9).fill_(2)[1:].mul_(2),
 }
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize("writes", [1, 2, 3])
 @pytest.mark.parametrize("name", OF_LIBRARIES)
-def test_what_is_returned_may_be_written_to_with_what_needs_gradients(name, trains, backend):
-    """As `h += self.bias` behind a break does: autograd refuses that of views which were made while it was off."""
+def test_what_is_returned_may_be_written_to_with_what_needs_gradients(name, writes, trains, backend):
+    """As `h += self.bias` behind a break does: autograd refuses that of views which were made while it was off, and
+    loses it where a view's version was set back."""
     program, weight = OF_LIBRARIES[name], torch.tensor(2.0, requires_grad=True)
     compiled, x = compile_api.compile(program, backend=backend, fullgraph=True), torch.randn(3, 3)
     grads = []
     for call in (program, compiled, compiled):
-        result = call(x.clone().requires_grad_(trains) * 1).mul_(weight)
+        result = call(x.clone().requires_grad_(trains) * 1)
+        for _ in range(writes):
+            result.mul_(weight)
         grads += torch.autograd.grad(result.sum(), weight)
     torch.testing.assert_close(grads[1:], grads[:1] * 2)

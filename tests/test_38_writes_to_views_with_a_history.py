@@ -4,6 +4,7 @@ eager, at the argument, at what it views, at the leaf and at the other results.
 WRITTEN_VIEWS says how many programs are drawn (0 for all); the number tried is printed.
 """
 
+import contextlib
 import itertools
 import os
 import random
@@ -11,6 +12,7 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import compile_api
 
@@ -126,3 +128,41 @@ def test_a_view_that_is_written_to_once_is_compiled():
         assert outcome(lambda v, scale: compiled(v), ARGUMENTS["a slice"]) == outcome(
             lambda v, scale: relu(v), ARGUMENTS["a slice"]
         )
+
+
+GIVEN = {
+    "a tensor": lambda base: base,
+    "a row": lambda base: base[:2],
+    "its transpose": lambda base: base.t(),
+    "a view of a view": lambda base: base.view(-1)[:4].view(2, 2),
+    "detached": lambda base: base.detach(),
+    "another dtype's": lambda base: base.view(torch.int32).view(torch.float32),
+}
+WRITES = {
+    "a product": lambda v, w: v.mul_(w),
+    "a part of it": lambda v, w: v[0].add_(w),
+    "copied": lambda v, w: v.copy_(w.expand(v.shape)),
+    "filled": lambda v, w: v.__setitem__((0, 0), w),
+    "without a history": lambda v, w: v.mul_(w.detach()),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("given", GIVEN)
+def test_what_was_written_before_an_error_was_written_once(given, write, backend):
+    def program(v, w, target):
+        WRITES[write](v, w)
+        return F.nll_loss(v.log_softmax(1), target)
+
+    def outcome(call, target):
+        w, base = torch.tensor(3.0, requires_grad=True), torch.arange(1.0, 10.0).view(3, 3)
+        view = GIVEN[given](base)
+        with pytest.raises(IndexError) if max(target) > 2 else contextlib.nullcontext():
+            call(view, w, torch.tensor(target[: len(view)]))
+        grads = torch.autograd.grad(view.sum(), w, allow_unused=True) if view.requires_grad else None
+        return base.tolist(), view.tolist(), grads, view._version
+
+    compiled = compile_api.compile(program, backend=backend)
+    for target in ([0, 1, 0], [7, 7, 7], [0, 7, 0], [1, 1, 1]):
+        assert outcome(compiled, target) == outcome(program, target)

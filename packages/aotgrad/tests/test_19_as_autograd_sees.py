@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import aotgrad
+from aotgrad.calling.result_versions import with_versions
 
 MODES = {"grad": contextlib.nullcontext, "no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
 GIVEN = {
@@ -241,3 +242,16 @@ def test_a_result_beside_an_update_keeps_its_gradient_and_is_written_to():
     result += 1
     result.sum().backward()
     assert (result.grad.tolist(), x.grad.tolist()) == ([1.0] * 3, [2.0] * 3)
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3])
+def test_a_view_that_counts_fewer_writes_than_were_made_still_knows_where_it_comes_from(writes):
+    """A view asks its base again where it finds another version than it noted."""
+    base, weight = torch.ones(4), torch.tensor(2.0, requires_grad=True)
+    for _ in range(writes):
+        base.add_(1)
+    (view,) = with_versions([base.view(2, 2)], [0])
+    assert view._version == base._version == 0
+    for _ in range(writes):
+        view.mul_(weight)
+    assert torch.autograd.grad(view.sum(), weight)[0] == 4 * (1 + writes) * writes * 2 ** (writes - 1)

@@ -249,10 +249,10 @@ def _traced(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
 
 
 @contextlib.contextmanager
-def _symbols_of_its_own(env: Any) -> Iterator[None]:
+def _symbols_of_its_own(env: object) -> Iterator[None]:
     """Sizes that only data tells wait at their tracer until an operator's results show them.  Those that another trace
     left waiting would be looked for in the first results of this one."""
-    waiting = getattr(env, "pending_fresh_unbacked_symbols", [])
+    waiting: list[object] = getattr(env, "pending_fresh_unbacked_symbols", [])
     before = [*waiting]
     waiting.clear()
     try:

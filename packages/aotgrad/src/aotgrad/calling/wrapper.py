@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from aotgrad.autograd_graph.saved_inputs import Noted, SavedInput, note_saved
+from aotgrad.calling.result_versions import with_versions
 from aotgrad.calling.storage_sizes import storage_numel
 from aotgrad.calling.view_replay import Outputs, layout_arguments
 from aotgrad.calling.written_inputs import note_changes, write_back
@@ -25,7 +26,7 @@ from aotgrad.facts import (
 )
 from aotgrad.source import Source
 from aotgrad.tensors.symbols import size_hint
-from aotgrad.torch_versions import foreach_copy_, unsafe_set_version_counter
+from aotgrad.torch_versions import foreach_copy_
 from aotgrad.tracing.inputs import GraphInput, Signature
 
 Call = Callable[..., Sequence[Any]]
@@ -103,13 +104,18 @@ def _write_call(
     _write_counts(source, [each for each in facts.counts if each[0] in changed], copied)
     _write_noted(source, signature, facts, noted, returned)
     if boxed and facts.versions:
-        results = ", ".join(f"r{index}" for index, _ in facts.versions)
-        values = [version for _, version in facts.versions]
-        source.add(f"{source.constant(unsafe_set_version_counter, 'set_versions')}(({results},), {values})", 1)
+        _write_versions(source, facts)
     rest = [older.get(id(output), output) for output in facts.outputs]
     made = Outputs(source, "p")
     outputs = [made.expression(output) for output in _shared_once(source, rest, made)]
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
+
+
+def _write_versions(source: Source, facts: Facts) -> None:
+    apart = " or ".join(f"r{index}._version != {version}" for index, version in facts.versions)
+    results, versions = ", ".join(f"r{index}" for index, _ in facts.versions), [each for _, each in facts.versions]
+    source.add(f"if {apart}:", 1)
+    source.add(f"{results}, = {source.constant(with_versions, 'with_versions')}(({results},), {versions})", 2)
 
 
 def _write_input(source: Source, index: int, entry: GraphInput, signature: Signature) -> str:

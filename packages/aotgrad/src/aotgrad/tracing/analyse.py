@@ -192,9 +192,13 @@ def _counts(inputs: Sequence[TracedInput]) -> Iterator[tuple[int, int]]:
 def _versions(results: Sequence[torch.Tensor], nodes: Sequence[fx.Node]) -> Iterator[tuple[int, int]]:
     """What makes a tensor from nothing writes to it, which counts where an operator is called by its name."""
     for index, (value, node) in enumerate(zip(results, map(root_of, nodes), strict=True)):
-        made = not any(isinstance(source.meta.get("val"), torch.Tensor) for source in node.all_input_nodes)
+        made = not any(_has_tensors(source.meta.get("val")) for source in node.all_input_nodes)
         if not value.is_inference() and (made or version_of(value)):
             yield index, int(version_of(value))
+
+
+def _has_tensors(value: object) -> bool:
+    return isinstance(value, torch.Tensor) or (isinstance(value, tuple | list) and any(map(_has_tensors, value)))
 
 
 def _counted(entry: TracedInput) -> int:

@@ -103,4 +103,5 @@ def undoing(
 
 
 def _is_forgotten_by_detaching(graph: GraphRecorder, node: torch.fx.Node) -> bool:
-    return not graph.had_history(node) and not node.meta["val"]._is_view()
+    """Torch detaches no view in place; the fake of an argument that is one need be none."""
+    return not graph.had_history(node) and node not in graph.views and not node.meta["val"]._is_view()
