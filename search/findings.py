@@ -42,7 +42,7 @@ class Findings:
 
     def __init__(self, backend: str, folder: Path | None, small: bool) -> None:
         self.backend, self.folder, self.small = backend, folder, small
-        self.count = self.raised = self.captured = self.unmade = 0
+        self.count = self.raised = self.captured = self.unmade = self.documented = 0
         self.seeds: list[int] = []
         self.kinds: dict[str, int] = {}
         self.texts: set[str] = set()
@@ -57,6 +57,7 @@ class Findings:
         self.count += 1
         self.raised += bool(line.get("raised"))
         self.captured += bool(line.get("graphs"))
+        self.documented += bool(line.get("documented"))
         kind = line.get("signature")
         if not kind:
             return 0
@@ -114,6 +115,7 @@ class Findings:
         return (
             f"{self.count} programs ({rate:.1f} a second), {self.raised} of them raise in eager, "
             f"{f'{self.unmade} that end torch in eager, ' if self.unmade else ''}"
+            f"{f'{self.documented} differ as docs/faq.md says, ' if self.documented else ''}"
             f"{len(self.seeds)} differ{':' if kinds else ''}{kinds}"
         )
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import capture
+from search.documented import documented
 from search.judge import Difference, differ
 from search.program import Call, Compiler, calls, reference
 
@@ -18,12 +19,15 @@ SAID_ON_PURPOSE = "versions exist already and none fits"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a program ended: the first difference, if any, whether eager raised, and how many graphs there were."""
+    """How a program ended: the first difference, if any, whether eager raised, and how many graphs there were.
+
+    ``documented`` has the words of the documentation where it tells of what differs: no difference then."""
 
     difference: Difference | None
     raised: bool
     graphs: int
     call: int = 0
+    documented: str = ""
 
     @property
     def signature(self) -> str:
@@ -72,8 +76,10 @@ def compared(text: str, compile_it: Compiler, log: capture.Log | None = None) ->
     for index, (expected, actual) in enumerate(pairs):
         raised = raised or expected.raised
         difference = _difference(text, index, expected, actual)
-        if difference is not None:
-            return Verdict(difference, raised, _graphs(log), index)
+        if difference is None:
+            continue
+        told = documented(text, expected.sights, actual.sights, difference)
+        return Verdict(None if told else difference, raised, _graphs(log), index, told)
     return Verdict(None, raised, _graphs(log))
 
 

@@ -49,6 +49,7 @@ def tried(seed: int, backend: str) -> dict[str, Any]:
         "raised": verdict.raised,
         "graphs": verdict.graphs,
         "signature": verdict.signature,
+        "documented": verdict.documented,
         "difference": found,
     }
 

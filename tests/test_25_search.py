@@ -13,6 +13,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the search is a program of this repository, not a package
 
+from search.documented import DOCUMENTED, documented
 from search.findings import Findings
 from search.generator import generate
 from search.judge import differ
@@ -154,6 +155,7 @@ def test_a_gradient_may_own_its_memory_where_eagers_shares():
     owned = {"a.grad": a, "b.grad": b}
     assert differ(observe(**shared), observe(**owned), lambda: None) is None
     assert differ(observe(**owned), observe(**shared), lambda: None).kind == "memory shared"
+    assert differ(observe(r=both, **{"a.grad": both[:2]}), observe(r=both, **{"a.grad": a}), lambda: None) is None
     shared, owned = ({name.removesuffix(".grad"): each for name, each in world.items()} for world in (shared, owned))
     assert differ(observe(**shared), observe(**owned), lambda: None).kind == "memory shared"
 
@@ -192,6 +194,40 @@ def test_names_of_autograds_nodes_are_no_difference(one, other):
     found = observe(raised=RuntimeError(one)), observe(raised=RuntimeError(other))
     assert differ(*found, lambda: None) is None
     assert differ(found[0], observe(raised=RuntimeError(one + " [2]")), lambda: None) is not None
+
+
+CHANGED, STALE = (
+    RuntimeError(text) for text in ("modified by an inplace operation", "returned an invalid gradient at index")
+)
+NO_NUMBER = TypeError("unsupported operand type(s) for *: 'NoneType' and 'int'")
+GRADIENT, OTHER, ROW = torch.ones(2, 2), torch.zeros(2, 2), torch.ones(1, 2)
+TOLD = {
+    "an error also where": ("", {"raised after": CHANGED}, {"a.grad": GRADIENT}),
+    "through `.data`": ("def after(r, s):\n s.w.data.add_(1)", {"a.grad": GRADIENT}, {"a.grad": OTHER}),
+    "gets another shape": ("w.data = x", {"raised": STALE}, {"a.grad": GRADIENT}),
+    "lies in memory": ("", {"after: state.out": GRADIENT}, {"after: state.out": GRADIENT.t().contiguous().t()}),
+    "may be called with None": ("t.register_hook(h)", {"a": GRADIENT}, {"a": GRADIENT, "raised": NO_NUMBER}),
+}
+"""By the words of each row: a program, and what eager and we show."""
+
+
+def words_of(text, expected, actual):
+    found = differ(observe(**expected), observe(**actual), lambda: None)
+    return documented(text, observe(**expected), observe(**actual), found)
+
+
+@pytest.mark.parametrize("words", TOLD)
+def test_a_difference_that_the_documentation_tells_of_is_counted_apart(words):
+    """And neither is the same in another program, nor another difference in the same one."""
+    text, expected, actual = TOLD[words]
+    assert words in words_of(text, expected, actual)
+    assert not words_of(text, {"a": GRADIENT}, {"a": OTHER})
+    if text:
+        assert not words_of("", expected, actual)
+
+
+def test_each_row_of_what_is_documented_is_tried():
+    assert [next(row for row in DOCUMENTED if words in row) for words in TOLD] == list(DOCUMENTED)
 
 
 def test_a_difference_is_made_small():

@@ -441,3 +441,35 @@ def test_a_loss_that_went_backward_is_printed_as_in_eager():
     weight = torch.ones(2, requires_grad=True)
     captured = capture.optimize("eager", strict=True)(play)
     assert str(captured(weight)) == str(captured(weight)) == str(play(weight))
+
+
+RESHAPED = {
+    "unsqueezed": lambda grad: grad.unsqueeze_(0),
+    "transposed": lambda grad: grad.t_(),
+    "squeezed": lambda grad: grad.squeeze_(),
+    "smaller": lambda grad: grad.resize_(1),
+    "by strides": lambda grad: grad.as_strided_((2, 1), (1, 1)),
+}
+LEAVES = {
+    "a number": lambda: torch.tensor(2.0),
+    "a row": lambda: torch.ones(1, 2),
+    "a column": lambda: torch.ones(2, 1),
+}
+
+
+@pytest.mark.parametrize("change", RESHAPED)
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_a_gradient_that_gets_another_shape_is_cpythons(leaf, change):
+    """Where it is assigned, behind the graph, it would have to fit."""
+
+    def program(w):
+        (w * w).sum().backward()
+        RESHAPED[change](w.grad)
+
+    def outcome(call):
+        w = LEAVES[leaf]().requires_grad_()
+        with contextlib.suppress(RuntimeError):
+            call(w)
+        return w.grad.tolist(), w.grad.stride()
+
+    assert outcome(capture.optimize("eager")(program)) == outcome(program)

@@ -142,9 +142,10 @@ class _Checked:
         return found
 
     def _layout(self, tensor: torch.Tensor) -> tuple[object, ...]:
-        """An input's is the program's to see, and torch refuses to change that of some tensors."""
+        """An input's is the program's to see, and torch refuses to change that of some tensors; a gradient's must be
+        its leaf's where it is assigned, behind the graph."""
         known = self.ctx.tensors.get(id(tensor))
-        if known is not None and known.source is not None:
+        if known is not None and (known.source is not None or known.is_a_gradient):
             return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
         return tuple(tensor.shape) if self.with_shape else ()
 

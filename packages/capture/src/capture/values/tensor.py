@@ -48,6 +48,8 @@ class TensorValue(Value):
         self.cls = cls
         self.obj: Any = None
         self.written: dict[str, Value] = {}
+        self.is_a_gradient = False
+        """Whether it was made to be some tensor's ``.grad``, which has to fit where it is assigned."""
         self._sizes: dict[int, Value] = {}
 
     def python_type(self) -> type:
@@ -139,6 +141,8 @@ class TensorValue(Value):
             self._insist_that_it_fits(ctx, held)
             ctx.changed(self)
             self.written["grad"] = held
+            if isinstance(held, TensorValue):
+                held.is_a_gradient = True
             return
         if value is None or hasattr(self.cls, name):
             kind = Kind.DATA_OF_A_TENSOR if name == "data" else Kind.TENSOR_ATTRIBUTE
