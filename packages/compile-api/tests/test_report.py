@@ -51,6 +51,31 @@ def test_all_that_are_held_are_reported(holder, parts):
     assert f"compiled parts     {len(parts)}" in str(compile_api.report(held))
 
 
+class Decorated(nn.Module):
+    @compile_api.compile(backend="eager")
+    def forward(self, x):
+        return x + 1
+
+
+class Encoder(nn.Linear):
+    def encode(self, x):
+        return self(x)
+
+
+def with_a_method(name):
+    model = Encoder(3, 3)
+    setattr(model, name, compile_api.compile(getattr(model, name), backend="eager"))
+    return model
+
+
+@pytest.mark.parametrize("make", [Decorated, lambda: with_a_method("forward"), lambda: with_a_method("encode")])
+def test_compiled_methods_of_a_model_are_reported(make):
+    model = make()
+    (model.encode if isinstance(model, Encoder) else model)(X)
+    for holder in (model, nn.Sequential(model)):
+        assert len(compile_api.report(holder).captured) == 1
+
+
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed training")
 def test_around_a_compiled_model():
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

@@ -145,10 +145,13 @@ def report(compiled: object) -> Report:
     So it takes a model that is wrapped for several processes, blocks that were compiled in place, and a trainer's
     dictionary of networks.
     """
-    parts = {id(ledger): (name, ledger) for name, ledger in _ledgers(compiled, "")}
+    parts: dict[int, tuple[str, Ledger]] = {}
+    for name, ledger in _ledgers(compiled, ""):
+        parts.setdefault(id(ledger), (name, ledger))
     if not parts:
+        what = f"this {type(compiled).__name__}" if isinstance(compiled, torch.nn.Module) else repr(compiled)
         raise CompileApiError(
-            f"{compiled!r} was not made by compile_api.compile and holds nothing that was: there is nothing to report"
+            f"{what} was not made by compile_api.compile and holds nothing that was: there is nothing to report"
         )
     merged = [of_ledger(ledger) for _, ledger in parts.values()]
     if len(merged) == 1:
@@ -165,15 +168,22 @@ def _ledgers(thing: object, name: str) -> Iterator[tuple[str, Ledger]]:
         yield name, own
     if isinstance(thing, torch.nn.Module):
         for child, module in thing.named_modules():
-            inner = _own_ledger(module)
-            if inner is not None:
-                yield f"{name}.{child}".strip("."), inner
+            for method, held in (("", module), *_methods(module)):
+                inner = _own_ledger(held)
+                if inner is not None:
+                    yield ".".join(filter(None, (name, child, method))), inner
     elif isinstance(thing, Mapping):
         for key, value in thing.items():
             yield from _ledgers(value, f"{name}[{key!r}]")
     elif isinstance(thing, list | tuple | set | frozenset):
         for number, value in enumerate(thing):
             yield from _ledgers(value, f"{name}[{number}]")
+
+
+def _methods(module: torch.nn.Module) -> Iterator[tuple[str, object]]:
+    """``forward``, which its class may have compiled, and what was put in the place of this module's methods."""
+    own = {name for name, value in vars(module).items() if callable(value) and hasattr(type(module), name)}
+    yield from ((name, _attribute(module, name)) for name in sorted(own | {"forward"}))
 
 
 def _own_ledger(thing: object) -> Ledger | None:
