@@ -1,28 +1,50 @@
 """Differences that docs/faq.md tells users of, recognised one by one: they are counted apart, and no mistakes.
 
-A row says in which words the documentation has it, and knows it by the program's text and by what both runs showed.  It
-must be as narrow as that can be known: `tests/test_25_search.py` has a program for each, and one beside each that is a
-mistake all the same.
+A row says in which words the documentation has it, and knows it by what both runs showed and by its cause: the program
+does not differ without the statement that the documentation speaks of, or what we give is what eager gives where that
+has no effect.  `tests/test_25_search.py` has a program for each row, and one beside it that is a mistake all the same.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from search.judge import Difference
+from search.causes import Chosen, matching, without
+from search.judge import Difference, differ
 from search.observed import Sight
+from search.program import MODES
+
+Again = Callable[[str], Difference | None]
+"""How another text differs first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program, what both runs of a call let see, and where they differ first."""
+    """A program, what both runs of a call let see, and where they differ first.
+
+    ``before``: what eager let see in the call before.  ``again`` runs another text.  ``kept``: what eager lets see
+    where it keeps what it saved as it was, whatever is written since.  ``written``: whether a tensor that left a
+    compiled graph at the first version has the second one at the end.
+    """
 
     text: str
     expected: Sequence[Sight]
     actual: Sequence[Sight]
     difference: Difference
+    before: Sequence[Sight]
+    again: Again
+    kept: Callable[[], Sequence[Sight] | None]
+    written: Callable[[int, int], bool]
+
+    def errors(self) -> tuple[str, str]:
+        """What eager and we raised, in the function or behind it; nothing where nothing was raised."""
+        return _error(self.expected), _error(self.actual)
+
+    def is_gone_without(self, function: str, chosen: Chosen) -> bool:
+        text = without(self.text, function, chosen)
+        return text is not None and self.again(text) is None
 
     @property
     def is_of_a_gradient(self) -> bool:
@@ -31,61 +53,120 @@ class Case:
         asked_for = "torch.autograd.grad(" in self.text and where.startswith(("result", "after: state.out"))
         return ".grad" in where or asked_for
 
-    def errors(self) -> tuple[str, str]:
-        """What eager and we raised, in the function or behind it; nothing where nothing was raised."""
-        return _error(self.expected), _error(self.actual)
-
-    def after(self) -> str:
-        """What the program does with the result."""
-        return self.text.partition("def after(")[2].partition("def change(")[0]
-
 
 def _error(sights: Sequence[Sight]) -> str:
     return next((str(sight.facts[1]) for sight in sights if sight.where.endswith(("raised", "raised after"))), "")
 
 
 _CHANGED = "modified by an inplace operation"
+_VERSIONS = re.compile(rf"{_CHANGED}.* is at version (\d+); expected version (\d+) instead")
 _STALE = "invalid gradient"
-_RESHAPED = re.compile(r"\.data = |\.(unsqueeze_|squeeze_|t_|transpose_|swapaxes_|resize_|set_)\(")
+_RESHAPED = matching(r"\.data = |\.(unsqueeze_|squeeze_|t_|transpose_|swapaxes_|resize_|set_)\(")
 
 
-def _refused_by_one(case: Case) -> bool:
+def _we_refuse(case: Case) -> bool:
+    """A tensor that left a graph at the version that is expected was written to afterwards."""
     eagers, ours = case.errors()
-    return (_CHANGED in eagers) != (_CHANGED in ours) and not (eagers and ours)
+    versions = _VERSIONS.search(ours)
+    return not eagers and versions is not None and case.written(int(versions[2]), int(versions[1]))
+
+
+def _eager_refuses(case: Case) -> bool:
+    """What we give is what was computed: what eager gives where it keeps what it saved."""
+    eagers, ours = case.errors()
+    if _CHANGED not in eagers or _CHANGED in ours:
+        return False
+    kept = case.kept()
+    if kept is None:
+        return False
+    modes, others = _apart(case.actual)
+    return _apart(case.expected)[0] == modes and differ(kept, others, lambda: None) is None
+
+
+def _apart(sights: Sequence[Sight]) -> tuple[list[Sight], list[Sight]]:
+    modes = [sight for sight in sights if sight.where.startswith(MODES)]
+    return modes, [sight for sight in sights if not sight.where.startswith(MODES)]
 
 
 def _through_data(case: Case) -> bool:
-    return case.is_of_a_gradient and case.difference.kind == "value" and ".data." in case.after()
+    is_value = case.is_of_a_gradient and case.difference.kind == "value"
+    return is_value and case.is_gone_without("after", matching(r"\.data\."))
 
 
 def _reshaped(case: Case) -> bool:
     eagers, ours = case.errors()
     refused = _STALE in eagers and _STALE not in ours
-    return bool(_RESHAPED.search(case.text)) and (
-        refused or (case.difference.kind == "shape" and case.is_of_a_gradient)
-    )
+    if not refused and not (case.difference.kind == "shape" and case.is_of_a_gradient):
+        return False
+    return any(case.is_gone_without(function, _RESHAPED) for function in ("program", "after"))
 
 
 def _layout(case: Case) -> bool:
-    return case.difference.kind == "strides" and case.difference.where.startswith("after: state.out")
+    """Of gradients that were asked for behind the function, and nothing else differs."""
+    if case.difference.kind != "strides":
+        return False
+    sides = [[_without_strides(sight) for sight in sights] for sights in (case.expected, case.actual)]
+    return differ(sides[0], sides[1], lambda: None) is None
+
+
+_STRIDES = 3
+
+
+def _without_strides(sight: Sight) -> Sight:
+    if sight.data is None or not sight.where.startswith("after: state.out"):
+        return sight
+    return replace(sight, facts=(*sight.facts[:_STRIDES], *sight.facts[_STRIDES + 1 :]))
 
 
 def _hook_without_a_gradient(case: Case) -> bool:
     eagers, ours = case.errors()
-    return "register_hook" in case.text and not eagers and "NoneType" in ours
+    hooks = matching(r"\.register_hook\(")
+    return not eagers and "NoneType" in ours and case.is_gone_without("program", hooks)
+
+
+def _after_an_error(case: Case) -> bool:
+    """Both raise the same, and gradients alone differ, each of which one of the two has left as it was."""
+    eagers, ours = case.errors()
+    if not eagers or eagers != ours:
+        return False
+    older = {sight.where.removeprefix("after: "): sight for sight in case.before}
+    expected, actual = (_gradients(sights) for sights in (case.expected, case.actual))
+    apart = [where for where, sights in expected.items() if _differ(sights, actual.get(where, []))]
+    others = [[each for each in sights if ".grad" not in each.where] for sights in (case.expected, case.actual)]
+    if not apart or differ(others[0], others[1], lambda: None) is not None:
+        return False
+    return all(
+        any(_differ(_one(older, where), side[where]) is None for side in (expected, actual) if where in side)
+        for where in apart
+    )
+
+
+def _gradients(sights: Sequence[Sight]) -> dict[str, list[Sight]]:
+    return {sight.where: [sight] for sight in sights if sight.where.endswith(".grad")}
+
+
+def _one(older: dict[str, Sight], where: str) -> list[Sight]:
+    return [older.get(where, Sight(where, ("NoneType", "None")))]
+
+
+def _differ(expected: Sequence[Sight], actual: Sequence[Sight]) -> Difference | None:
+    plain = [[replace(sight, where="") for sight in sights] for sights in (expected, actual)]
+    return differ(plain[0], plain[1], lambda: None)
 
 
 DOCUMENTED: dict[str, Callable[[Case], bool]] = {
     "a weight that is changed between a compiled forward and its backward is an error also where eager had saved "
-    "something else; eager refuses where it saved what was written": _refused_by_one,
+    "something else": _we_refuse,
+    "a result that the program writes to before it goes backward through it: eager refuses where it saved what was "
+    "written, ours may give the gradients of what was computed": _eager_refuses,
     "weights or inputs that are written through `.data` between a compiled forward and its backward": _through_data,
     "a parameter that gets another shape while a graph from before is alive": _reshaped,
     "how a gradient lies in memory where the one that arrives has another layout": _layout,
     "a hook on one of several results may be called with None": _hook_without_a_gradient,
+    "parameters of one compiled function get their gradients in another order than in eager": _after_an_error,
 }
 
 
-def documented(text: str, expected: Sequence[Sight], actual: Sequence[Sight], difference: Difference) -> str:
+def documented(case: Case) -> str:
     """The words of the documentation that tell of the difference; none of a mistake."""
-    case = Case(text, expected, actual, difference)
     return next((words for words, is_so in DOCUMENTED.items() if is_so(case)), "")

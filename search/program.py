@@ -23,6 +23,7 @@ import torch
 from search.observed import Sight, observe, tensors_in
 
 CALLS = 3
+MODES = "modes"
 _TYPES = r"torch\.(float32|bfloat16|float16)\b"
 _SMALLER = re.compile(rf"(?P<cast>\.to\({_TYPES}\)|\.(float|bfloat16|half)\(\))|{_TYPES}")
 _NUMBERS = itertools.count()
@@ -114,7 +115,7 @@ def _call(program: Program, function: Callable[..., Any], arguments: Sequence[An
         except Exception as error:  # noqa: BLE001 - a program may raise what it likes
             world["raised"] = error
         told = tuple(f"{one.category.__name__}: {one.message}" for one in warned)
-        sights = observe(**world, random=torch.get_rng_state(), grad_mode=torch.is_grad_enabled(), modes=_modes())
+        sights = observe(**world, random=torch.get_rng_state(), grad_mode=torch.is_grad_enabled(), **{MODES: _modes()})
         if "raised" not in world:
             try:
                 world["after"] = program.after(world["result"], state)
@@ -156,3 +157,20 @@ def reference(text: str, count: int) -> Sequence[Sight] | None:
         return None
     finally:
         torch.set_default_dtype(default)
+
+
+def kept_as_saved(text: str, count: int) -> Sequence[Sight] | None:
+    """What the ``count``-th call lets see where eager keeps copies of what it saves in it, and refuses no write;
+    nothing where that does not run.  This is a mode itself, so modes are not told."""
+    program = load(text)
+    state = _made(program)
+    names = tuple(inspect.signature(program.program).parameters)
+    running = _calls(program, program.program, names, state)
+    try:
+        for _ in range(count - 1):
+            next(running)
+        with torch.autograd.graph.allow_mutation_on_saved_tensors():
+            found = next(running).sights
+    except Exception:  # noqa: BLE001 - what this mode of torch's does not know
+        return None
+    return [sight for sight in found if not sight.where.startswith(MODES)]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import capture
-from search.documented import documented
+from search.documented import Case, documented
 from search.judge import Difference, differ
-from search.program import Call, Compiler, calls, reference
+from search.observed import Sight
+from search.program import Call, Compiler, calls, kept_as_saved, reference
+from search.watched import Watch, watching
 
 BACKENDS = ("eager", "aot_eager", "inductor")
 SAID_ON_PURPOSE = "versions exist already and none fits"
@@ -66,21 +69,70 @@ def judge(text: str, backend: str) -> Verdict:
     """The text in eager and compiled by a backend."""
     capture.reset()
     log = capture.Log() if backend == "eager" else None
-    return compared(text, compiler(backend, log), log)
+    return compared(text, compiler(backend, log), log, partial(watching, backend))
 
 
-def compared(text: str, compile_it: Compiler, log: capture.Log | None = None) -> Verdict:
-    """Both runs go call by call, and end at the first difference."""
+def compared(
+    text: str,
+    compile_it: Compiler,
+    log: capture.Log | None = None,
+    watched: Callable[[Watch], Compiler] | None = None,
+) -> Verdict:
+    """Both runs go call by call, and end at the first difference.  ``watched`` compiles in the same way."""
+    found = _first(text, compile_it, log)
+    if found.difference is None or found.calls is None:
+        return found.verdict
+    case = Case(
+        text,
+        *(call.sights for call in found.calls),
+        found.difference,
+        found.before,
+        again=partial(_again, compile_it),
+        kept=partial(kept_as_saved, text, found.verdict.call + 1),
+        written=partial(_written, text, found.verdict.call + 1, watched),
+    )
+    told = documented(case)
+    return replace(found.verdict, difference=None, documented=told) if told else found.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The verdict as the runs have it, both calls that differ, and what eager let see in the one before."""
+
+    verdict: Verdict
+    calls: tuple[Call, Call] | None = None
+    before: Sequence[Sight] = ()
+
+    @property
+    def difference(self) -> Difference | None:
+        return self.verdict.difference
+
+
+def _again(compile_it: Compiler, text: str) -> Difference | None:
+    capture.reset()
+    return _first(text, compile_it, None).difference
+
+
+def _written(text: str, count: int, watched: Callable[[Watch], Compiler] | None, left_at: int, found_at: int) -> bool:
+    if watched is None:
+        return False
+    capture.reset()
+    watch = Watch()
+    ended = list(itertools.islice(calls(text, watched(watch)), count))
+    return len(ended) == count and watch.was_written(left_at, found_at)
+
+
+def _first(text: str, compile_it: Compiler, log: capture.Log | None) -> _Found:
     raised = False
+    before: Sequence[Sight] = ()
     pairs = zip(calls(text, _as_it_is), calls(text, compile_it), strict=True)
     for index, (expected, actual) in enumerate(pairs):
         raised = raised or expected.raised
         difference = _difference(text, index, expected, actual)
-        if difference is None:
-            continue
-        told = documented(text, expected.sights, actual.sights, difference)
-        return Verdict(None if told else difference, raised, _graphs(log), index, told)
-    return Verdict(None, raised, _graphs(log))
+        if difference is not None:
+            return _Found(Verdict(difference, raised, _graphs(log), index), (expected, actual), before)
+        before = expected.sights
+    return _Found(Verdict(None, raised, _graphs(log)))
 
 
 def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
