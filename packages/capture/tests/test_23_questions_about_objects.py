@@ -219,3 +219,58 @@ def test_weak_references_to_tensors_end_as_in_eager(f):
     (result, *found), (expected, *like) = capture.optimize("eager", strict=True)(f)(torch.ones(2)), f(torch.ones(2))
     assert torch.equal(result, expected)
     assert found == like
+
+
+BOUND = {
+    "a tensor's": "w.mul_",
+    "one of Python, a tensor's": "w.register_hook",
+    "a size's": "w.shape.numel",
+    "a list's": "items.append",
+    "a dict's": "{}.get",
+    "a string's": "'a'.join",
+    "a number's": "(3).bit_length",
+    "a set's": "{1}.add",
+    "a generator's": "(i for i in items).send",
+    "a list's length": "items.__len__",
+    "a heir's": "Heirs(items).append",
+}
+ASKED = [
+    *("__name__", "__qualname__", "__module__", "__doc__", "__text_signature__", "__class__"),
+    *("__self__", "__func__", "__objclass__", "__get__", "__code__", "__wrapped__", "__dict__", "nothing"),
+]
+
+
+class Heirs(list):
+    pass
+
+
+@pytest.mark.parametrize("method", BOUND)
+@pytest.mark.parametrize("name", ASKED)
+def test_a_bound_method_has_the_attributes_that_it_has_in_python(method, name):
+    """Of the descriptor that it was made of it has not all, and some of its own."""
+    text = f"""def function(w, items):
+    method = {BOUND[method]}
+    try:
+        found = method.{name}
+    except AttributeError as error:
+        found = str(error)
+    known = found is w or found is items
+    return w * 2, known, hasattr(method, "{name}"), found if isinstance(found, (str, type)) else found is None
+"""
+    scope = {"Heirs": Heirs}
+    exec(text, scope)
+    captured = capture.optimize("eager", strict=True, nopython=True)(scope["function"])
+    assert str(captured(torch.ones(2), [1])) == str(scope["function"](torch.ones(2), [1]))
+
+
+@pytest.mark.parametrize("method", ["mul_", "unsqueeze_"])
+def test_a_decorated_method_of_a_tensor(method):
+    """What a decorator copies of a function, a method in C has in part."""
+
+    def function(w):
+        torch.no_grad()(getattr(w, method))(0)
+        return w + 1
+
+    w, other = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    assert torch.equal(capture.optimize("eager", strict=True)(function)(w), function(other))
+    assert torch.equal(w, other)

@@ -7,13 +7,9 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import (
-    BuiltinMethodType,
     CodeType,
     FunctionType,
-    MethodDescriptorType,
     MethodType,
-    MethodWrapperType,
-    WrapperDescriptorType,
 )
 from typing import Any
 
@@ -36,6 +32,7 @@ from capture.values.base import (
     trusted,
     type_attribute,
 )
+from capture.values.bound_methods import BOUND, attribute_of_bound
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.own_methods import is_asked_for_what_is_missing, own_method
 
@@ -214,10 +211,6 @@ class BoundMethod(Value):
         return self.function.describe()
 
 
-# What a function of C is once it is bound.
-_BOUND: dict[type, type] = {MethodDescriptorType: BuiltinMethodType, WrapperDescriptorType: MethodWrapperType}
-
-
 class BuiltinValue(Value):
     """A function without Python code, or one of torch's that the graph records whole; ``receiver`` if it is bound."""
 
@@ -228,7 +221,7 @@ class BuiltinValue(Value):
 
     def python_type(self) -> type:
         kind = type(self.function)
-        return kind if self.receiver is None else _BOUND.get(kind, kind)
+        return kind if self.receiver is None else BOUND.get(kind, kind)
 
     def constant(self) -> Any:
         if self.receiver is not None:
@@ -243,6 +236,8 @@ class BuiltinValue(Value):
         return ctx.call_builtin(self.function, operands, dict(kwargs))
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
+        if self.receiver is not None and type(self.function) in BOUND:
+            return attribute_of_bound(ctx, self.function, self.receiver, name)
         if self.receiver is not None and name == "__self__":
             return self.receiver
         try:
@@ -524,7 +519,7 @@ class SuperValue(Value):
                 continue
             if isinstance(receiver, ClassValue) and not of_class:
                 return _bind_to_class(ctx, vars(owner)[name], owner, name, receiver)
-            if of_class and isinstance(vars(owner)[name], (WrapperDescriptorType, MethodDescriptorType)):
+            if of_class and type(vars(owner)[name]) in BOUND:
                 return ctx.literal(vars(owner)[name])
             return bind(ctx, vars(owner)[name], owner, name, receiver)
         rely_on_no_member(ctx, behind, name)

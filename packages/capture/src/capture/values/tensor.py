@@ -15,6 +15,7 @@ from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySourc
 from capture.reasons import Kind
 from capture.values.autograd_leaves import has_known_history, is_leaf
 from capture.values.base import Tracer, Value, realize, trusted
+from capture.values.bound_methods import BOUND, attribute_of_bound
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.sequence import TupleValue
 
@@ -187,7 +188,16 @@ class TensorMethod(Value):
         return ctx.call_builtin(getattr(self.owner.cls, self.name), [self.owner, *args], dict(kwargs))
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
-        return ctx.literal(getattr(getattr(torch.Tensor, self.name), name))
+        found = getattr(self.owner.cls, self.name)
+        if type(found) in BOUND:
+            return attribute_of_bound(ctx, found, self.owner, name)
+        own = {"__self__": self.owner, "__func__": found, "__class__": MethodType}
+        if name in own:
+            return self.owner if name == "__self__" else ctx.literal(own[name])
+        try:
+            return ctx.literal(getattr(found, name))
+        except AttributeError as error:
+            return ctx.throw(AttributeError, *error.args)
 
     def parts(self) -> Any:
         yield self.owner
