@@ -25,8 +25,8 @@ class Case:
     """A program, what both runs of a call let see, and where they differ first.
 
     ``before``: what eager let see in the call before.  ``again`` runs another text.  ``kept``: what eager lets see
-    where it keeps what it saved as it was, whatever is written since.  ``written``: whether a tensor that left a
-    compiled graph at the first version has the second one at the end.
+    where it keeps what it saved as it was, whatever is written since; ``complete``: where each leaf gets its gradient.
+    ``written``: whether a tensor that left a compiled graph at the first version has the second one at the end.
     """
 
     text: str
@@ -36,6 +36,7 @@ class Case:
     before: Sequence[Sight]
     again: Again
     kept: Callable[[], Sequence[Sight] | None]
+    complete: Callable[[], Sequence[Sight] | None]
     written: Callable[[int, int], bool]
 
     def errors(self) -> tuple[str, str]:
@@ -61,7 +62,7 @@ def _error(sights: Sequence[Sight]) -> str:
 _CHANGED = "modified by an inplace operation"
 _VERSIONS = re.compile(rf"{_CHANGED}.* is at version (\d+); expected version (\d+) instead")
 _STALE = "invalid gradient"
-_RESHAPED = matching(r"\.data = |\.(unsqueeze_|squeeze_|t_|transpose_|swapaxes_|resize_|set_)\(")
+_RESHAPED = matching(r"\.data = |\.(unsqueeze_|squeeze_|t_|transpose_|swapaxes_|resize_|set_)\b")
 
 
 def _we_refuse(case: Case) -> bool:
@@ -125,7 +126,7 @@ def _hook_without_a_gradient(case: Case) -> bool:
 
 
 def _after_an_error(case: Case) -> bool:
-    """Both raise the same, and gradients alone differ, each of which one of the two has left as it was."""
+    """Both raise the same, and gradients alone differ: each is what it was, or what it is where nothing raises."""
     eagers, ours = case.errors()
     if not eagers or eagers != ours:
         return False
@@ -133,11 +134,14 @@ def _after_an_error(case: Case) -> bool:
     expected, actual = (_gradients(sights) for sights in (case.expected, case.actual))
     apart = [where for where, sights in expected.items() if _differ(sights, actual.get(where, []))]
     others = [[each for each in sights if ".grad" not in each.where] for sights in (case.expected, case.actual)]
-    if not apart or differ(others[0], others[1], lambda: None) is not None:
+    complete = _gradients(case.complete() or ())
+    if not apart or not complete or differ(others[0], others[1], lambda: None) is not None:
         return False
+    known = {where: [_one(older, where), complete.get(where, [])] for where in apart}
     return all(
-        any(_differ(_one(older, where), side[where]) is None for side in (expected, actual) if where in side)
+        any(_differ(each, side.get(where, [])) is None for each in known[where])
         for where in apart
+        for side in (expected, actual)
     )
 
 

@@ -15,8 +15,10 @@ import re
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -160,8 +162,19 @@ def reference(text: str, count: int) -> Sequence[Sight] | None:
 
 
 def kept_as_saved(text: str, count: int) -> Sequence[Sight] | None:
-    """What the ``count``-th call lets see where eager keeps copies of what it saves in it, and refuses no write;
-    nothing where that does not run.  This is a mode itself, so modes are not told."""
+    """What the ``count``-th call lets see where eager keeps copies of what it saves in it, and refuses no write.  This
+    is a mode itself, so modes are not told."""
+    found = _last_call_in(torch.autograd.graph.allow_mutation_on_saved_tensors(), text, count)
+    return None if found is None else [sight for sight in found if not sight.where.startswith(MODES)]
+
+
+def with_all_gradients(text: str, count: int) -> Sequence[Sight] | None:
+    """What the ``count``-th call lets see where each leaf gets its gradient, whatever another refuses."""
+    return _last_call_in(mock.patch("torch.autograd.backward", _for_each_leaf), text, count)
+
+
+def _last_call_in(changed: AbstractContextManager[object], text: str, count: int) -> Sequence[Sight] | None:
+    """Nothing where that does not run."""
     program = load(text)
     state = _made(program)
     names = tuple(inspect.signature(program.program).parameters)
@@ -169,8 +182,31 @@ def kept_as_saved(text: str, count: int) -> Sequence[Sight] | None:
     try:
         for _ in range(count - 1):
             next(running)
-        with torch.autograd.graph.allow_mutation_on_saved_tensors():
-            found = next(running).sights
-    except Exception:  # noqa: BLE001 - what this mode of torch's does not know
+        with changed:
+            return next(running).sights
+    except Exception:  # noqa: BLE001 - what such a mode of torch's does not know
         return None
-    return [sight for sight in found if not sight.where.startswith(MODES)]
+
+
+def _for_each_leaf(tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, **others: Any) -> None:
+    """Backward that goes to all leaves first, and then adds to one after another."""
+    tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    leaves = _leaves_behind(tensors)
+    found = torch.autograd.grad(tensors, leaves, grad_tensors, retain_graph, allow_unused=True)
+    for leaf, gradient in zip(leaves, found, strict=True):
+        if gradient is not None:
+            leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+
+
+def _leaves_behind(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    pending: list[Any] = [tensor.grad_fn for tensor in tensors]
+    leaves = [tensor for tensor in tensors if tensor.is_leaf]
+    seen = set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        pending += [source for source, _ in node.next_functions]
+        leaves += [node.variable] if hasattr(node, "variable") else []
+    return leaves

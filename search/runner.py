@@ -13,7 +13,7 @@ import capture
 from search.documented import Case, documented
 from search.judge import Difference, differ
 from search.observed import Sight
-from search.program import Call, Compiler, calls, kept_as_saved, reference
+from search.program import Call, Compiler, calls, kept_as_saved, reference, with_all_gradients
 from search.watched import Watch, watching
 
 BACKENDS = ("eager", "aot_eager", "inductor")
@@ -89,6 +89,7 @@ def compared(
         found.before,
         again=partial(_again, compile_it),
         kept=partial(kept_as_saved, text, found.verdict.call + 1),
+        complete=partial(with_all_gradients, text, found.verdict.call + 1),
         written=partial(_written, text, found.verdict.call + 1, watched),
     )
     told = documented(case)
