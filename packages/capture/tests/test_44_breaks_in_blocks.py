@@ -332,13 +332,51 @@ def deleted_by_a_closure(a, y):
     return y
 
 
+def unbound_behind_a_break(a, y):
+    with torch.no_grad():
+        capture.graph_break()
+        a.add_(1)
+        late = late  # noqa: F821 - it is bound below, in no call
+    return lambda: late
+
+
+def deleted_behind_a_break(a, y):
+    with torch.no_grad():
+        capture.graph_break()
+        a.add_(1)
+        del late  # noqa: F821 - it is bound below, in no call
+    late = a
+    return lambda: late
+
+
 WANTED_IN_VAIN = [deleted_but_wanted, deleted_twice, unbound_in_a_closure, bound_in_one_branch]
-WANTED_IN_VAIN += [unbound_in_a_cell, deleted_by_a_closure]
+WANTED_IN_VAIN += [unbound_in_a_cell, deleted_by_a_closure, unbound_behind_a_break, deleted_behind_a_break]
 
 
 @pytest.mark.parametrize("play", WANTED_IN_VAIN)
 def test_a_variable_that_is_asked_for_in_vain(check, x, play):
     check(play, x, 2 * x, graphs=None, breaks=None)
+
+
+def test_a_variable_that_is_asked_for_in_vain_once(same):
+    """The same code behind a break, where the variable of a closure is bound or not."""
+
+    def function(a, is_bound):
+        if is_bound:
+            late = a
+        with torch.no_grad():
+            capture.graph_break()
+            a = a + 1
+            late = late * 2
+        return a, (lambda: late)()
+
+    compiled = capture.optimize("eager", strict=True)(function)
+    for is_bound in (False, True, False, True):
+        if is_bound:
+            same(function(torch.ones(2), True), compiled(torch.ones(2), True))
+        else:
+            with pytest.raises(UnboundLocalError, match="'late'"):
+                compiled(torch.ones(2), False)
 
 
 def test_closures_made_in_a_broken_loop_share_their_variable(check, x):

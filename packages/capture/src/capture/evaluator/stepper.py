@@ -30,6 +30,8 @@ from capture.values.finalizers import require_quiet_pop
 _DEEPEST = 150
 _FRAMES_PER_CALL = 14  # of Python's, at most, that evaluating a call takes
 
+_ASK_A_CELL = frozenset({"LOAD_DEREF", "DELETE_DEREF"})
+
 
 class Stepper:
     """``frames`` are those under evaluation, each called by the one before; ``visited`` the root's instructions."""
@@ -57,6 +59,10 @@ class Stepper:
         self.frames.append(frame)
         while True:
             if (known := stops.begin_step()) is not None:
+                if (
+                    known.instruction.op in _ASK_A_CELL
+                ):  # in vain, which is relied on; a continuation is given it unseen
+                    frame.cell(known.instruction.arg)
                 return stops.insist_on_leaving(frame, known)
             stack, done, pc = list(frame.stack), stops.done(), frame.pc
             self.visited.add(pc)
