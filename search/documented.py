@@ -61,6 +61,7 @@ def _error(sights: Sequence[Sight]) -> str:
 
 _CHANGED = "modified by an inplace operation"
 _VERSIONS = re.compile(rf"{_CHANGED}.* is at version (\d+); expected version (\d+) instead")
+_OF_INFERENCE = "Inplace update to inference tensor outside InferenceMode"
 _STALE = "invalid gradient"
 _RESHAPED = matching(r"\.data = |\.(unsqueeze_|squeeze_|t_|transpose_|swapaxes_|resize_|set_)\b")
 
@@ -125,6 +126,13 @@ def _hook_without_a_gradient(case: Case) -> bool:
     return not eagers and "NoneType" in ours and case.is_gone_without("program", hooks)
 
 
+def _made_in_inference_mode(case: Case) -> bool:
+    """We refuse a write to what was detached of a tensor of that mode; in another mode nobody does."""
+    eagers, ours = case.errors()
+    refused = _OF_INFERENCE in ours and not eagers and re.search(r"\.data\b|\.detach\(", case.text)
+    return bool(refused) and case.again(case.text.replace("torch.inference_mode(", "torch.no_grad(")) is None
+
+
 def _after_an_error(case: Case) -> bool:
     """Both raise the same, and gradients alone differ: each is what it was, or what it is where nothing raises."""
     eagers, ours = case.errors()
@@ -167,6 +175,8 @@ DOCUMENTED: dict[str, Callable[[Case], bool]] = {
     "a parameter that gets another shape while a graph from before is alive": _reshaped,
     "how a gradient lies in memory where the one that arrives has another layout": _layout,
     "a hook on one of several results may be called with None": _hook_without_a_gradient,
+    "what was made in inference mode and is detached outside of it may be written to in eager; where it leaves a graph "
+    "it may not": _made_in_inference_mode,
     "parameters of one compiled function get their gradients in another order than in eager": _after_an_error,
 }
 

@@ -266,6 +266,11 @@ TOLD = {
         "c = torch.fmod(w, 1); b = w * 2; c.register_hook(lambda g: g * 2); return torch.autograd.grad(b, w)",
         "pass",
     ),
+    "where it leaves a graph it may not": (
+        "1.0",
+        "b = torch.inference_mode()(torch.ones)(3); b.data.copy_(b); return w * 2",
+        "r.sum().backward()",
+    ),
     "in another order than in eager": (
         "[1.0]",
         "c = model.two.weight.clone(); torch.autograd.backward([w.sum(), c.mean()]); torch.mul(1.0, 0, out=w.grad)",
