@@ -62,6 +62,7 @@ def _error(sights: Sequence[Sight]) -> str:
 _CHANGED = "modified by an inplace operation"
 _VERSIONS = re.compile(rf"{_CHANGED}.* is at version (\d+); expected version (\d+) instead")
 _OF_INFERENCE = "Inplace update to inference tensor outside InferenceMode"
+_OTHER_SIZE = "shape mismatch: value tensor of shape"
 _STALE = "invalid gradient"
 _RESHAPED = matching(r"\.data = |\.(unsqueeze_|squeeze_|t_|transpose_|swapaxes_|resize_|set_)\b")
 
@@ -91,8 +92,11 @@ def _apart(sights: Sequence[Sight]) -> tuple[list[Sight], list[Sight]]:
 
 
 def _through_data(case: Case) -> bool:
+    """Other values, or a mask that has another number of elements when it is computed again."""
+    eagers, ours = case.errors()
     is_value = case.is_of_a_gradient and case.difference.kind == "value"
-    return is_value and case.is_gone_without("after", matching(r"\.data\."))
+    is_mask = _OTHER_SIZE in ours and _OTHER_SIZE not in eagers
+    return (is_value or is_mask) and case.is_gone_without("after", matching(r"\.data\."))
 
 
 def _reshaped(case: Case) -> bool:

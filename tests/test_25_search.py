@@ -328,6 +328,26 @@ def test_a_difference_that_the_documentation_tells_of_is_counted_apart(words):
     assert compared(text, lambda each: wrong(aot_eager(each)), None, watched).difference is not None
 
 
+def test_a_mask_that_changed_through_data_is_told_of():
+    """One of another size is refused where backward computes it again, and elsewhere is a finding."""
+    program = "y.backward(gradient=y); y[w > 1] *= 0"
+    text = MODULE.format(w="[1.0, 2.0, 2.0]", program=program, after="s.w.data.add_(1)").replace("(w, x,", "(w, x, y,")
+    aot_eager, watched = compiler("aot_eager"), partial(watching, "aot_eager")
+    assert "through `.data`" in compared(text, aot_eager, None, watched).documented
+    capture.reset()
+    assert compared(text, lambda each: mismatched(aot_eager(each)), None, watched).difference is not None
+
+
+def mismatched(compiled):
+    """A compiler that refuses by itself in the same words."""
+
+    def run(*arguments):
+        compiled(*arguments)
+        raise RuntimeError("shape mismatch: value tensor of shape [2] cannot be broadcast")
+
+    return run
+
+
 def test_each_row_of_what_is_documented_is_tried():
     assert [next(row for row in DOCUMENTED if words in row) for words in TOLD] == list(DOCUMENTED)
 
