@@ -16,8 +16,8 @@ from capture.bytecode.versions import NO_DICT, PY313
 from capture.guards.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
 from capture.reasons import Kind
 from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, realize, rely_on_no_member, type_name
+from capture.values.classes import bind, is_made_by_code, written_member
 from capture.values.constant import ConstantValue
-from capture.values.function import bind, is_made_by_code, written_member
 from capture.values.instance_dict import InstanceDict
 
 _MISSING = object()

@@ -36,8 +36,9 @@ from capture.guards.sources import (
 )
 from capture.reasons import Kind, Reason
 from capture.values.base import Value
+from capture.values.classes import ClassValue
 from capture.values.context_var import ContextVarValue
-from capture.values.function import CellValue, ClassValue, NamespaceValue
+from capture.values.function import CellValue, NamespaceValue
 from capture.values.lock import LockValue
 from capture.values.parameters import all_positional, argument_names
 from capture.values.tensor import TensorValue

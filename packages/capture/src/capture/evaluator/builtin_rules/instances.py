@@ -13,17 +13,11 @@ from capture.evaluator.builtin_rules.exceptions import make_exception
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import (
-    Tracer,
-    Value,
-    callable_type,
-    derives,
-    held_by,
-    module_name,
-)
+from capture.values.base import Tracer, Value, callable_type, derives, held_by, module_name
+from capture.values.classes import ClassValue, SuperValue, bind
 from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
-from capture.values.function import BoundMethod, ClassValue, FunctionValue, PartialValue, SuperValue, bind
+from capture.values.function import BoundMethod, FunctionValue, PartialValue
 from capture.values.module import ModuleValue
 from capture.values.sequence import SliceValue, TupleValue, require_plain_tuple
 from capture.values.user_object import UserObject, lookup

@@ -27,8 +27,9 @@ from capture.values.base import (
     root_package,
     trusted,
 )
+from capture.values.classes import ClassValue, bind
 from capture.values.constant import NONE, TRUE, ConstantValue, boolean, plain_text
-from capture.values.function import BuiltinValue, ClassValue, FunctionValue, PartialValue, bind
+from capture.values.function import BuiltinValue, FunctionValue, PartialValue
 from capture.values.mapping import DictValue
 from capture.values.module import TORCHS, ModuleValue
 from capture.values.scalar import ScalarValue

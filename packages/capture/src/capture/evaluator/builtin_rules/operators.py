@@ -16,9 +16,10 @@ from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import Tracer, Value, derives, held_by, realize, type_name
+from capture.values.classes import ClassValue, PythonModuleValue
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean, differs_from_itself
 from capture.values.container_object import leave_subclass
-from capture.values.function import BuiltinValue, CellValue, ClassValue, FunctionValue, PartialValue, PythonModuleValue
+from capture.values.function import BuiltinValue, CellValue, FunctionValue, PartialValue
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
 from capture.values.own_methods import own_method

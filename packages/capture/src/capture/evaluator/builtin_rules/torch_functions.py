@@ -43,11 +43,10 @@ from capture.torch_versions import (
     sparse,
     special,
 )
-from capture.torch_versions import (
-    set_grad_enabled as set_grad_mode,
-)
+from capture.torch_versions import set_grad_enabled as set_grad_mode
 from capture.values import default_devices
 from capture.values.base import Tracer, Value, realize, root_package
+from capture.values.classes import ClassValue
 from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
 from capture.values.context import (
     DefaultDevice,
@@ -60,7 +59,7 @@ from capture.values.context import (
     enter_context,
     leave_context,
 )
-from capture.values.function import BuiltinValue, ClassValue, FunctionValue
+from capture.values.function import BuiltinValue, FunctionValue
 from capture.values.sequence import SequenceValue
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject

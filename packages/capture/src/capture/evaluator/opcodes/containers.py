@@ -13,9 +13,9 @@ from capture.evaluator.opcodes.registry import opcode
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, is_iterable, realize, type_name
+from capture.values.classes import ClassValue
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.container_object import ContainerObject
-from capture.values.function import ClassValue
 from capture.values.iterating import iterate
 from capture.values.mapping import DictValue, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue

@@ -16,17 +16,10 @@ from capture.evaluator.wrap import global_source
 from capture.guards.sources import AttrSource, ConstSource, KeySource
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize, trusted
+from capture.values.classes import ClassValue, PythonModuleValue, SuperValue
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.finalizers import require_quiet_attribute, require_quiet_end
-from capture.values.function import (
-    BuiltinValue,
-    CellValue,
-    ClassValue,
-    NamespaceValue,
-    PartialValue,
-    PythonModuleValue,
-    SuperValue,
-)
+from capture.values.function import BuiltinValue, CellValue, NamespaceValue, PartialValue
 
 
 @opcode("LOAD_CONST")
