@@ -87,7 +87,7 @@ def _without_statistics(
     eps: float,
 ) -> Tensor:
     """``x * scale + shift`` with one scale and shift per channel, which the convolution behind ``x`` may do."""
-        # No kernel of its own for two small vectors: who computes the elements reads all four.
+    # No kernel of its own for two small vectors: who computes the elements reads all four.
     if x.device.type != "cpu":
         return _normalised(x, along(mean, x), rsqrt(along(variance, x) + eps), weight, bias, plus_zero=True)
     dtype = compute_dtype(x.dtype)
