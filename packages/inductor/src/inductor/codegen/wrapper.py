@@ -1,15 +1,6 @@
 """A program as flat Python: one function, a line per step, everything it calls bound before the first call.
 
 What is printed is what runs, so a trace of it can be read, and stepped through.
-
-  def call(inputs):
-      try: x, w, = inputs; inputs.clear()                  the list is emptied: whoever made it holds the inputs no more
-      except (AttributeError, TypeError, ValueError): check_list(inputs, 'graph', 2)
-      s0 = x.size(0)                                       sizes that vary
-      if x.shape != (s0, 33) or ...: check_input(...)      the fast test; ``check_input`` finds the words
-      b0 = empty_strided((s0, 33), (33, 1), dtype=float32, device=cpu)
-      softmax_0(x.data_ptr(), w.data_ptr(), b0.data_ptr(), s0, threads())
-      return (b0,)
 """
 
 from __future__ import annotations
@@ -87,7 +78,6 @@ def _touched_by_kernels(program: Program) -> tuple[set[str], set[str]]:
         for name, argument in zip(step.buffers, step.kernel.arguments, strict=True)
         if argument.role != "in"
     }
-    # A view may be what a kernel is given.
     touched |= {step.base for step in program.steps if isinstance(step, View)}
     for step in reversed(program.steps):  # what is written where it lies is read there
         if isinstance(step, Allocate) and step.reuse is not None and step.buffer.name in touched:
@@ -108,7 +98,6 @@ class _WrapperPrinter:
         self.lines = Lines()
         self.namespace: dict[str, Any] = dict(NAMESPACE)
         self.imports = list(_IMPORTS)
-        # Names that a buffer or size must not take.
         self.names = Names(
             set(self.namespace)
             | set(keyword.kwlist)
@@ -119,7 +108,6 @@ class _WrapperPrinter:
         self.known: dict[str, Buffer] = {}
         self.windows: set[str] = set()  # buffers that are views of memory they took over
         self.scratch = dict(program.scratch.places) if program.scratch is not None else {}
-        # Sizes that are known only once a call has returned; the others are read from inputs at the top.
         self.late = self._binds(late=True)
         self.given = {given.name for given in program.inputs if isinstance(given, Buffer)}  # and what is a view of them
         self.seen = _seen(program)
@@ -128,7 +116,6 @@ class _WrapperPrinter:
         self.devices = program.launches()
         gpus = {device for device in self.devices.values() if device.type == "cuda"}
         self.only_gpu = next(iter(gpus)) if len(gpus) == 1 else None
-        # Every size that an index mentions has to be among these.
         self.told = {step.symbol.name for step in program.steps if isinstance(step, Bind)}
         self.told |= {step.number.name for step in program.steps if isinstance(step, Call) and step.number is not None}
         self.read_by_kernels, self.written_by_kernels = _touched_by_kernels(program)
@@ -147,7 +134,6 @@ class _WrapperPrinter:
             if not self.has_calls:
                 self._body()
             else:  # library calls must not record a graph for autograd
-                # By torch's inner function, which costs a part of what entering ``no_grad`` does.
                 self.lines.line("grad_mode = torch.is_grad_enabled()")
                 self._bind_inside("set_grad_enabled", set_grad_enabled, "_set_grad_enabled")
                 self.lines.line("set_grad_enabled(False)")
@@ -160,7 +146,6 @@ class _WrapperPrinter:
     def _enter(self, device: torch.device) -> None:
         """Kernels go to the current stream of the device they run on, which has to be the current one."""
         self._bind_gpu()
-        # The usual case, the right device being current, costs one comparison.
         with self.lines.block(f"if current_gpu() != {device.index or 0}:"):
             self.lines.line(f"with on_gpu({device.index or 0}):")
             self.lines.line("    return call(inputs)")
@@ -280,8 +265,6 @@ class _WrapperPrinter:
     def _check(self, given: Buffer) -> None:
         name, sizes, strides = self._local(given.name), self._tuple(given.sizes), self._tuple(given.strides)
         dtype, device = self._dtype(given.dtype), given.device.type
-        # Sizes that were read from this input are compared as well, and hold; those of other inputs are what is
-        # checked.
         tests = [f"{name}.shape != {sizes}", f"{name}.stride() != {strides}", f"{name}.dtype is not {dtype}"]
         # Kernels would read addresses of another device.  What libraries read is theirs to judge: the state of random
         # numbers that attention on GPUs leaves for backward lies on the CPU, though its fake does not say so.
@@ -319,7 +302,6 @@ class _WrapperPrinter:
         seen = buffer.name in self.seen
         alike = (old.dtype, old.sizes, old.strides) == (buffer.dtype, buffer.sizes, buffer.strides)
         shape = f"{self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}"
-        # The same tensor object under another name.
         if alike and not (seen and old.name in self.windows):
             self.lines.line(f"{name} = {dead}")
             if old.name in self.windows:
@@ -349,7 +331,6 @@ class _WrapperPrinter:
         plan, launches = plan_of(run, self.kernels.printed), run.launches
         first, more = launches[0].kernel.name, len(launches) - 1
         name = f"{first}_and_{more}_more" if more else first
-        # One call into C++ for all kernels of the run: addresses, sizes, and how many threads take part.
         function = self._bound(name, self.kernels.run(name, plan))
         self.plans[function] = plan
         arguments = [self._address(buffer) for buffer in run.buffers]
@@ -359,8 +340,6 @@ class _WrapperPrinter:
         if not checked:
             self.lines.line(text)
             return
-        # The run says whether a position was outside; which kernel it was is not known, and the last that asks is
-        # named.
         with self.lines.block(f"if {text}:"):
             self.lines.line(f"raise_outside({', '.join(checked[-1].origins)!r})")
 
@@ -369,7 +348,6 @@ class _WrapperPrinter:
         if not run.threads:
             return "1"
         known = run.work.as_int() is not None
-        # Known sizes were weighed when it was compiled.
         return "threads()" if known else f"threads() if {self._index(run.work)} >= {run.enough} else 1"
 
     def _address(self, name: str) -> str:
@@ -395,7 +373,6 @@ class _WrapperPrinter:
         arguments = [self._argument(argument) for argument in step.args]
         arguments += [f"{name}={self._argument(value)}" for name, value in step.kwargs]
         into = [self._local(name) for name in step.into]
-        # Results go into memory that is there: by ``out=`` where the operator takes it, else by a copy.
         places = [argument.name for argument in schema_of(step.target).arguments if argument.is_out] if into else []
         if places:
             arguments += [f"{place}={name}" for place, name in zip(places, into, strict=True)]
@@ -457,7 +434,6 @@ class _WrapperPrinter:
         if isinstance(value, bool | int | str | None.__class__):
             return repr(value)
         if isinstance(value, float):
-            # inf and nan have no literals.
             return repr(value) if value == value and abs(value) != float("inf") else f"float({str(value)!r})"
         return self._bound(_object_name(value), value)
 
