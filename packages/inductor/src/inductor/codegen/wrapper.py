@@ -188,7 +188,6 @@ class _WrapperPrinter:
 
     def _bound(self, prefix: str, value: object, text: str | None = None) -> str:
         """A name for an object that the function uses; ``text`` is how Python writes it where that is not plain."""
-        # By identity: equal objects of different kinds, as 1 and True, must not share a name.
         for name, known in self.namespace.items():
             if known is value:
                 return name
