@@ -1,4 +1,9 @@
-"""What members are looked up in: classes, ``super()``, imported modules; and how a member that is found is bound."""
+"""What members are looked up in: classes, ``super()``, imported modules; and how a member that is found is bound.
+
+Lookups follow Python's order, and each relies on what it found or did not find: on members by ``ctx.rely_on_member``
+(one guard per class, ``values/class_guards``), on a class not having one by ``rely_on_no_member``.  What the evaluated
+code assigned to a class comes first (``written_member``), as the real class has it only when the frame leaves.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +40,7 @@ class ClassValue(Value):
     def __init__(self, cls: type, source: Source | None = None) -> None:
         self.cls = cls
         self.source = source
+        # By name; None where it was deleted.
         self.written: dict[str, Value | None] = {}
         self.is_shown = False  # as a mapping, where what is written would be missed
 
@@ -53,6 +59,7 @@ class ClassValue(Value):
     def truth(self, ctx: Tracer) -> bool:
         """Metaclasses may say what it is; enumerations say that they are true."""
         for name in ("__bool__", "__len__"):
+            # Asked of the metaclass, as it is the class of the class.
             owner, said = _static_lookup(type(self.cls), name)
             if said is not None and not trusted(owner):
                 ctx.stop(Kind.CLASS, f"`{name}` of its metaclass says whether {self.describe()} is true")
@@ -67,6 +74,7 @@ class ClassValue(Value):
         ctx.rely_on_member(self.cls, name)
         ctx.rely_on_member(type(self.cls), name)
         metaclass, of_metaclass = _static_lookup(type(self.cls), name)
+        # A data descriptor of the metaclass comes before members of the class.
         if isinstance(of_metaclass, property) and not isinstance(type(self.cls).__getattribute__, FunctionType):
             return _bind_to_class(ctx, of_metaclass, metaclass, name, self)
         if name in ("__name__", "__qualname__", "__module__", "__doc__") and metaclass is type:
@@ -90,6 +98,8 @@ class ClassValue(Value):
             rely_on_no_member(ctx, self.cls.__mro__ or (), name)
             rely_on_no_member(ctx, metaclass.__mro__, name)
             ctx.throw(AttributeError, *error.args)
+        # ``getattr`` has bound it to the real class already: the function is taken from what is held, and bound to this
+        # value.
         _, static = _static_lookup(self.cls, name)
         if isinstance(static, classmethod):
             return BoundMethod(self, ctx.wrap(static.__func__, self._member(name, "__func__")))
@@ -115,11 +125,15 @@ class ClassValue(Value):
             ctx.stop(Kind.CLASS_ATTRIBUTE, f"an attribute of {self.describe()} is assigned whose name is no text")
         value = None if value is None else realize(ctx, value)
         _, held = _static_lookup(self.cls, name)
+        # A member is simple where nobody but who reads it takes notice: no special name, no descriptor on either side,
+        # and no metaclass that has the name.
         simple = not (name.startswith("__") and name.endswith("__")) and not hasattr(type(self.cls), name)
         simple = simple and not any(hasattr(type(held), special) for special in ("__set__", "__delete__"))
         simple = simple and (value is None or not hasattr(value.python_type(), "__get__"))
+        # ``is_shown``: somebody holds the ``__dict__``, which would not show what is written here.
         if not simple or not _has_plain_instances(self.cls) or self.is_shown or self.source is None:
             ctx.stop(Kind.CLASS_ATTRIBUTE, f"the attribute `{name}` of {self.describe()} is assigned")
+        # Deleting what is not there raises; CPython finds the words.
         if value is None and self.written.get(name) is None and (name in self.written or name not in vars(self.cls)):
             ctx.stop(Kind.CLASS_ATTRIBUTE, f"the attribute `{name}` of {self.describe()} is deleted, which has none")
         if name not in self.written and name not in vars(self.cls):
@@ -140,6 +154,7 @@ class ClassValue(Value):
 
 def written_member(ctx: Tracer, order: Iterable[type], name: str) -> Value | None:
     """A member by this name, where the first of these classes to have it was given it by the evaluated code."""
+    # Mostly nobody has written to any class, and the walk is spared.
     if not ctx.effects.classes:
         return None
     for cls in order:
@@ -149,6 +164,7 @@ def written_member(ctx: Tracer, order: Iterable[type], name: str) -> Value | Non
             if found is None:
                 ctx.stop(Kind.CLASS_ATTRIBUTE, f"`{name}` is looked up in {known.describe()} after it was deleted")
             return found
+        # A class that comes earlier hides what was written to a later one.
         if name in vars(cls):
             return None
     return None
@@ -161,6 +177,7 @@ def _has_plain_instances(cls: type) -> bool:
 
 
 _HEAP_TYPE = 1 << 9
+"""The flag of CPython for classes that were made at run time (Py_TPFLAGS_HEAPTYPE)."""
 
 
 def is_made_by_code(cls: type) -> bool:
@@ -213,6 +230,7 @@ class PythonModuleValue(Value):
     def attribute(self, ctx: Tracer, name: str) -> Value:
         names = vars(self.module)
         handler = names.get("__getattr__")
+        # A module's own ``__getattr__`` is asked for what is missing only.
         is_known = name in names or hasattr(type(self.module), name)
         if isinstance(handler, FunctionType) and not is_known and not trusted(self.module):
             return self._ask(ctx, handler, name)
@@ -250,10 +268,12 @@ class SuperValue(Value):
     def attribute(self, ctx: Tracer, name: str) -> Value:
         receiver = self.receiver
         of_class = isinstance(receiver, ClassValue) and derives(receiver.cls, self.cls)
+        # ``super(C, obj)`` goes through the order of obj's class, ``super(C, cls)`` through that of cls.
         order = receiver.constant().__mro__ if of_class else receiver.python_type().__mro__
         if self.cls not in order:
             ctx.stop(Kind.CLASS, f"`super()` of {self.cls!r} is used on an object of another class")
         ctx.rely_on_member(order[0], name)
+        # From the class behind ``C`` on, which need not be a base of ``C``.
         behind = order[order.index(self.cls) + 1 :]
         written = written_member(ctx, behind, name)
         if written is not None:
@@ -261,6 +281,7 @@ class SuperValue(Value):
         for owner in behind:
             if name not in vars(owner):
                 continue
+            # An instance of a metaclass: a class, seen as an object.
             if isinstance(receiver, ClassValue) and not of_class:
                 return _bind_to_class(ctx, vars(owner)[name], owner, name, receiver)
             if of_class and isinstance(vars(owner)[name], (WrapperDescriptorType, MethodDescriptorType)):
@@ -289,6 +310,7 @@ def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path
     descriptors.
     """
     source = path or AttrSource(class_source(ctx, owner), name)
+    # In this order: what each kind of member becomes when it is read through an instance.
     if isinstance(member, staticmethod):
         return ctx.wrap(member.__func__, source)
     if isinstance(member, classmethod):
@@ -303,6 +325,7 @@ def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path
         return ctx.call(ctx.wrap(member.fget, AttrSource(source, "fget")), [receiver])
     if isinstance(member, _FUNCTIONS):
         return BoundMethod(receiver, ctx.wrap(member, source))
+    # A static method by custom, though nothing says so.
     if name == "__new__" and hasattr(member, "__get__"):
         return ctx.literal(member.__get__(None, owner))
     if hasattr(type(member), "__get__"):
@@ -317,6 +340,7 @@ def class_source(ctx: Tracer, cls: type) -> Source:
 
 
 def _bind_other(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value) -> Value:
+    # By name, as some of these types have none that could be imported.
     kind = type(member).__name__
     if kind in ("method_descriptor", "wrapper_descriptor", "builtin_function_or_method", "_lru_cache_wrapper"):
         return BuiltinValue(member, receiver=receiver)

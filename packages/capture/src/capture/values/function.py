@@ -60,6 +60,7 @@ class FunctionValue(Value):
         source: Source | None = None,
         rely_on_identity: Callable[[], None] | None = None,
     ) -> None:
+        # A function is its code, globals, defaults and cells: all that a call needs, whether it exists already or not.
         self.code = code
         self.namespace = namespace
         self.qualname = qualname or code.co_qualname
@@ -79,6 +80,7 @@ class FunctionValue(Value):
 
     @property
     def function(self) -> FunctionType | None:
+        # Whoever wants the very object relies on it; a call relies on its code and what belongs to that alone.
         if self._rely_on_identity is not None:
             self._rely_on_identity()
         return self.real
@@ -92,6 +94,7 @@ class FunctionValue(Value):
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name in self.attributes:
             return self.attributes[name]
+        # A real one is asked, and what it says is guarded by its path.
         if self.real is not None and self.source is not None:
             try:
                 found = getattr(self.real, name)
@@ -110,6 +113,7 @@ class FunctionValue(Value):
             return ConstantValue(known[name])
         if name == "__module__":
             return ConstantValue(self.namespace.contents.get("__name__"))
+        # Objects that a function shares with who asks: writes to them would have to be seen here.
         if name in ("__dict__", "__defaults__", "__annotations__", "__globals__", "__kwdefaults__", "__closure__"):
             ctx.stop(Kind.FUNCTION_ATTRIBUTE, f"`{name}` of a function defined in the captured code is read")
         if name == "__get__":
@@ -124,6 +128,7 @@ class FunctionValue(Value):
         if self.real is not None or value is None or name in ("__code__", "__defaults__"):
             super().set_attribute(ctx, name, value)
         assert value is not None
+        # Set on the function when it is built, if it leaves.
         self.attributes[name] = value
 
     def parts(self) -> Iterator[Value]:
@@ -151,6 +156,7 @@ class NamespaceValue(Value):
         self.contents = contents
         self.source = source
         self.trusted = trusted
+        # Globals by name, None where deleted; written to the module when the frame leaves.
         self.written: dict[str, Value | None] = {}
 
     def python_type(self) -> type:
@@ -173,6 +179,7 @@ class BoundMethod(Value):
         return type(self.python_type)
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        # Bound already: what is behind may be a function of Python or of C.
         return ctx.call(self.function, [self.receiver, *args], kwargs)
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
@@ -186,6 +193,7 @@ class BoundMethod(Value):
             return self
         if name in ("__class__", "__init__", "__hash__", "__eq__", "__ne__", "__repr__", "__reduce__", "__str__"):
             return type_attribute(ctx, self, name)
+        # Names that a method has not itself are its function's, as in CPython.
         return self.function.attribute(ctx, name)
 
     def parts(self) -> Iterator[Value]:
@@ -221,6 +229,7 @@ class BuiltinValue(Value):
         return self.function if self.receiver is None else self
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        # Rules know functions unbound; a bound one puts its receiver first.
         operands = list(args) if self.receiver is None else [self.receiver, *args]
         return ctx.call_builtin(self.function, operands, dict(kwargs))
 
@@ -257,6 +266,7 @@ class PartialValue(Value):
         return functools.partial
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        # Given keywords win over those that were kept.
         return ctx.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
