@@ -183,6 +183,7 @@ def test_a_graph_is_compiled_in_place():
     expected = module(x)
     compile_api.compile_in_place(module)
     torch.testing.assert_close(module(x), expected, rtol=1e-4, atol=1e-5)
+    assert len(compile_api.report(module).captured) == 1
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -197,4 +198,7 @@ def test_a_module_that_is_a_list_too_is_compiled():
         def forward(self, x):
             return x + len(self)
 
-    assert compile_api.compile(Listed())(torch.ones(1)) == 1
+    graphs = []
+    compiled = compile_api.compile(Listed(), backend=lambda gm, _: graphs.append(gm) or gm.forward)
+    assert compiled(torch.ones(1)) == 1
+    assert len(graphs) == 1  # behind the break at its length
