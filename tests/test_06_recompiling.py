@@ -31,6 +31,7 @@ def test_a_changed_global_is_seen(recording):
         assert f(torch.ones(1)) == 5
     finally:
         SCALE = 2
+    assert len(recording.graphs) == 2
 
 
 def test_a_changed_closure_is_seen(recording):
@@ -43,6 +44,7 @@ def test_a_changed_closure_is_seen(recording):
     assert compiled(torch.zeros(1)) == 1
     shift = 7
     assert compiled(torch.zeros(1)) == 7
+    assert len(recording.graphs) == 2
 
 
 def test_grad_mode_is_part_of_what_a_graph_relies_on():

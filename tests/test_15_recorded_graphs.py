@@ -216,6 +216,8 @@ def test_a_state_that_is_changed_in_place_is_the_callers(manager):
         cache_before[n] = n + 1.0
         torch.testing.assert_close(call(cache, torch.full((3,), n + 1.0), n), cache_before.sum(0))
         torch.testing.assert_close(cache, cache_before)
+    report = compile_api.report(call)
+    assert (len(report.captured), report.breaks) == (3, ())
 
 
 @pytest.mark.parametrize("make", [partial(torch.optim.SGD, momentum=0.9), torch.optim.Adam])

@@ -82,6 +82,11 @@ AT_NUMBERS = {
 }
 
 
+BREAKS_AT_DATA = {"padded"}
+BREAKS_AT_INTEGERS = {"an element of a row", "the largest of all", "repeated", "resized", "a window on memory"}
+"""Programs that CPython has to refuse at some of these numbers; the others are whole for all of them."""
+
+
 def outcome(function, w, k):
     """The result and its gradient, or the kind of the error."""
     try:
@@ -109,6 +114,9 @@ def test_positions_and_sizes_may_be_negative_or_too_large(name):
     w = torch.linspace(-1, 1, 18, dtype=torch.float64).reshape(6, 3).requires_grad_()
     for value in (3, 2, 0, 5, -1, -2, -6, -7, 6, 7, 30):
         compare(compiled, program, w, torch.tensor([value]))
+    report = compile_api.report(compiled)
+    assert report.captured
+    assert bool(report.breaks) == (name in BREAKS_AT_DATA)
 
 
 @pytest.mark.filterwarnings("ignore:.* runs operator by operator", "ignore:.*degrees of freedom")
@@ -120,6 +128,9 @@ def test_integers_that_are_given_may_be_negative_or_too_large(name, dynamic):
     w = torch.linspace(-1, 1, 18, dtype=torch.float64).reshape(6, 3).requires_grad_()
     for n in (3, 4, -1, -2, 0, 30):
         compare(compiled, program, w, n)
+    report = compile_api.report(compiled)
+    assert len(report.captured) >= 2
+    assert bool(report.breaks) == (name in BREAKS_AT_INTEGERS)
 
 
 def test_gradients_go_through_parts_whose_size_only_data_can_tell():

@@ -67,6 +67,10 @@ def is_known(name):
     return name in MORE_GRAPHS or name.startswith(known)
 
 
+def has_graph(log):
+    return any(isinstance(record, capture.GraphRecord) for record in log.records())
+
+
 @pytest.mark.filterwarnings("ignore")  # torch's, of what its samples do
 @pytest.mark.parametrize("name", [name_of(op) for op in operators() if ALL or name_of(op) in PART])
 def test_operators(name):
@@ -76,6 +80,7 @@ def test_operators(name):
         seen = sizes.run(sample, capture.optimize("eager", log=log), log, gradients=not ALL, exact=False)
         assert seen.is_right, str(seen)
         assert seen.serves_all or is_known(name), str(seen)
+        assert has_graph(log) or is_known(name)
 
 
 MODELS = [name for name in ("written/perceiver", "written/temporal_convolutions", "hf/Llama") if name in CASES]
@@ -92,6 +97,7 @@ def test_models(name, mode):
         outcome = lengths.run(varied, mode, capture.optimize("eager", log=log), log, exact=True)
         assert outcome.is_right, str(outcome)
         assert outcome.serves_all, str(outcome)
+        assert has_graph(log)
 
 
 @pytest.mark.parametrize("function", [

@@ -95,17 +95,22 @@ def test_programs_give_what_eager_gives_and_no_graph_is_given_up(backend, capsys
         compile_api.reset()
         expected = outcomes(*program(lines))
         function, namespace = program(lines)
-        found = outcomes(compile_api.compile(function, backend=backend), namespace)
+        compiled = compile_api.compile(function, backend=backend)
+        found = outcomes(compiled, namespace)
         torch.testing.assert_close(found, expected, equal_nan=True, msg=lambda text: f"{lines}\n{text}")
+        report = compile_api.report(compiled)
+        assert report.captured, lines
+        assert not report.refused, lines
     with capsys.disabled():
         print(f" {count} programs over numbers that vary, seed {seed}", end="")
 
 
+# Functions in Python: of one in C, given as it is, there would be nothing to capture.
 HOLDS = {
     "clamp": lambda x, n: x.clamp(max=n),
     "masked_fill": lambda x, n: x.masked_fill(x > 0, n),
     "fill_": lambda x, n: x.clone().fill_(n),
-    "full_like": torch.full_like,
+    "full_like": lambda x, n: torch.full_like(x, n),
     "new_full": lambda x, n: x.new_full((2,), n),
     "where": lambda x, n: torch.where(x > 0, x, n),
     "threshold": lambda x, n: torch.nn.functional.threshold(x, 1, n),
@@ -115,7 +120,7 @@ HOLDS = {
     "a sum of it": lambda x, n: x.clamp(max=n + n),
     "tensor": lambda x, n: torch.tensor(n, dtype=x.dtype) + x,
     "item": lambda x, n: operator.setitem(x, 0, n) or x,
-    "x * n": operator.mul,
+    "x * n": lambda x, n: x * n,
     "n / x": lambda x, n: n / x,
 }
 WIDE = [(dtype, (2, 3, 4, 300, -300, 40_000, 2**40)) for dtype in (torch.int8, torch.int16, torch.int32, torch.float16)]
@@ -141,6 +146,7 @@ def test_numbers_that_a_dtype_cannot_hold_are_refused_as_in_eager(name, backend)
                 assert found == expected, (dtype, number)
             else:
                 torch.testing.assert_close(found, expected, equal_nan=True)
+        assert compile_api.report(compiled).captured, dtype
 
 
 def test_numbers_that_a_dtype_holds_are_of_one_graph(recording):
@@ -186,11 +192,13 @@ def test_a_factor_of_less_precision_loses_none_of_the_sums(add, backend):
 
 
 def test_lists_of_two_lengths_are_refused_as_in_eager():
+    """By CPython, after a break: there is no graph of what raises."""
     compiled = compile_api.compile(lambda xs, ys, rate: torch._foreach_add(xs, ys, alpha=rate), backend="eager")
     x = torch.ones(2)
     for rate in (0.1, 0.2, 0.3):
         with pytest.raises(RuntimeError, match=r"same number of tensors|same length|got 1 and 2"):
             compiled([x], [x, x], rate)
+    assert compile_api.report(compiled).breaks
 
 
 FILLS = {
@@ -208,6 +216,7 @@ def test_numbers_that_do_not_fit_are_refused_as_in_eager(fill, dtype):
         compiled, x = compile_api.compile(FILLS[fill], backend="eager"), torch.ones(shape).to(dtype)
         for number in (1.5, 2.5, 1e300):
             assert outcome(compiled, x, number) == outcome(FILLS[fill], x, number)
+        assert len(compile_api.report(compiled).captured) >= 2
 
 
 def outcome(function, *args):
@@ -276,3 +285,4 @@ def test_numbers_that_mean_something_else_to_an_operator(name):
             torch.testing.assert_close(ours, eager, equal_nan=True)
         else:
             assert ours is eager, number
+    assert len(compile_api.report(compiled).captured) >= 2

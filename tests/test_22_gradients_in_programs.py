@@ -236,6 +236,16 @@ def two_that_alternate(run):
     ]
 
 
+BREAK = (
+    wanted_by_an_attribute_once_the_data_told_how_many,
+    a_hook_after_use,
+    kept_before_it_is_changed_in_place,
+    a_function_is_told_of_missing_gradients,
+    hooks_on_saved_tensors,
+)
+"""What CPython has to do at some place: hooks, gradients that are kept, what a backward of the program's is told."""
+
+
 def outcome(function, run):
     found = function(run)
     return torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: (t.detach().clone(), t.requires_grad), found)
@@ -244,8 +254,16 @@ def outcome(function, run):
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
 def test_gradients_are_those_of_eager(function, backend):
     expected = outcome(function, lambda step: step)
-    found = outcome(function, lambda step: compile_api.compile(step, backend=backend))
-    torch.testing.assert_close(found, expected)
+    compiled = []
+
+    def run(step):
+        compiled.append(compile_api.compile(step, backend=backend))
+        return compiled[-1]
+
+    torch.testing.assert_close(outcome(function, run), expected)
+    reports = [compile_api.report(each) for each in compiled]
+    assert bool(sum(len(report.frames) for report in reports)) == (function is not hooks_on_saved_tensors)
+    assert any(report.breaks for report in reports) == (function in BREAK)
 
 
 def test_what_is_passed_stays_the_programs(backend):

@@ -196,7 +196,9 @@ def test_the_world_is_as_eager_leaves_it(form, operator, effects):
     expected = outcomes(form, parts)
     for backend in BACKENDS:
         compile_api.reset()
-        assert_alike(expected, outcomes(compile_api.compile(form, backend=backend), parts))
+        compiled = compile_api.compile(form, backend=backend)
+        assert_alike(expected, outcomes(compiled, parts))
+        assert compile_api.report(compiled).frames
 
 
 # -- memory that is resized, or lies over other memory ------------------------------------------------------------
@@ -243,6 +245,7 @@ def written(function, make):
 
 @pytest.mark.parametrize(("write", "result"), some(itertools.product(WRITE, RESULTS), 12))
 def test_what_is_written_to_is_resized_as_in_eager(write, result):
+    """Mostly by CPython, after a break: that there is a break where one is needed is the point."""
     expected = written(WRITE[write], RESULTS[result])
     for backend in BACKENDS:
         compile_api.reset()
@@ -260,6 +263,8 @@ def test_a_window_does_not_reach_beyond_memory(backend, size):
     function_compiled = compile_api.compile(function, backend=backend)
     for x in (base, base[4:]):
         assert ended(function_compiled, x) == ended(function, x)
+    report = compile_api.report(function_compiled)
+    assert (len(report.captured), len(report.breaks)) == (int(size == (2, 3)), 1)
 
 
 # -- functions of torch that a program replaces --------------------------------------------------------------------
@@ -322,6 +327,7 @@ def test_a_function_that_is_replaced_is_called(monkeypatch, home, name):
             monkeypatch.setattr(home, name, replacement)
         for each in compiled:
             torch.testing.assert_close(each(x), function(x))
+    assert all(compile_api.report(each).captured for each in compiled)
 
 
 # -- wrong operands ------------------------------------------------------------------------------------------------
@@ -383,3 +389,4 @@ def test_quantiles_are_within_range(number, sizes):
         else:
             with pytest.raises(RuntimeError, match=r"range \[0, 1\]"):
                 program(x, q)
+    assert len(compile_api.report(program).captured) == 1

@@ -406,12 +406,15 @@ def differences(expressions, x, y, backend="inductor"):
     expected = function_of(expressions)(x.clone(), y.clone())
     compile_api.reset()
     try:
-        found = compile_api.compile(function_of(expressions), backend=backend)(x.clone(), y.clone())
+        compiled = compile_api.compile(function_of(expressions), backend=backend)
+        found = compiled(x.clone(), y.clone())
     except Exception as error:  # noqa: BLE001
         if len(expressions) == 1:
             return [f"{expressions[0]} raises {type(error).__name__}: {error}"]
         half = len(expressions) // 2
         return [*differences(expressions[:half], x, y, backend), *differences(expressions[half:], x, y, backend)]
+    if expressions and not compile_api.report(compiled).captured:
+        return [f"no graph has any of {expressions}"]
     pairs = zip(expressions, expected, found, strict=True)
     return [
         f"{text}\n    {why}"

@@ -35,6 +35,7 @@ def test_results_larger_than_their_place(larger, backend):
         expected = ended(LARGER[larger], torch.ones(size), torch.ones(2, 2))
         assert isinstance(expected, tuple)
         assert ended(compiled, torch.ones(size), torch.ones(2, 2)) == expected
+    assert len(compile_api.report(compiled).captured) == 2
 
 
 FILLS = {
@@ -71,6 +72,7 @@ def test_numbers_that_only_the_run_tells(fill, read, backend):
                 assert got == expected
             else:
                 assert torch.equal(got, expected)
+    assert len(compile_api.report(program).captured) >= 2
 
 
 def test_numbers_that_fit_by_their_type_are_not_asked_about():

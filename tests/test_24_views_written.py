@@ -197,7 +197,10 @@ def difference(view, write, results, base, inside, backend):
     if expected[1] is None:
         return None
     compile_api.reset()
-    found = outcome(compile_api.compile(plain, backend=backend), base, inside)
+    compiled = compile_api.compile(plain, backend=backend)
+    found = outcome(compiled, base, inside)
+    if not compile_api.report(compiled).captured:
+        return f"v = {view}; {write}; return {results}, {base} has no graph"
     if repr(found) == repr(expected):
         return None
     return f"v = {view}; {write}; return {results}, {base} {'inside' if inside else ''}\n    {found}\n    {expected}"
@@ -245,7 +248,7 @@ def test_what_is_spread_over_no_larger_size_is_written(name, backend):
 
     expected, given = (torch.tensor([1e9, float("inf"), 3e38]) for _ in range(2))
     write(expected)
-    found = compile_api.compile(write, backend=backend)(given)
+    found = compile_api.compile(write, backend=backend, fullgraph=True)(given)
     assert torch.equal(given, expected)
     assert torch.equal(found, expected + 0)
 
@@ -260,7 +263,8 @@ def test_what_torch_refuses_to_trace_is_run_by_operators(backend):
         return x.sum()
 
     given = torch.arange(36.0).view(6, 6)
-    assert compile_api.compile(program, backend=backend)(given.clone()) == program(given.clone())
+    compiled = compile_api.compile(program, backend=backend, fullgraph=True)
+    assert compiled(given.clone()) == program(given.clone())
 
 
 def unrecorded(x):
@@ -300,6 +304,7 @@ def test_what_was_computed_before_a_write_that_nobody_records(program, backend):
         given, own = (torch.linspace(0, 1, 24).view(4, 6).requires_grad_() * 1 for _ in range(2))
         torch.testing.assert_close(compiled(window(given)), program(window(own)))
         torch.testing.assert_close(given, own)
+    assert len(compile_api.report(compiled).captured) == len(WINDOWS)
 
 
 CHANGED = {
@@ -323,4 +328,6 @@ def test_gradients_where_an_argument_with_gaps_is_written(change, dynamic):
             sum(result.sum() for result in (results if isinstance(results, tuple) else [results])).backward()
             found.append(leaf.grad)
         torch.testing.assert_close(*found)
-    assert not compile_api.report(compiled).refused
+    report = compile_api.report(compiled)
+    assert report.captured
+    assert (report.refused, report.breaks) == ((), ())

@@ -105,3 +105,4 @@ def test_autograds_graph_runs_it_too():
     with pytest.raises(RuntimeError, match="index 5 is out of bounds"):
         function(torch.ones(3, requires_grad=True), OUTSIDE)
     assert function(torch.ones(3, requires_grad=True), torch.tensor([1])) == 3
+    assert len(compile_api.report(function).captured) == 1

@@ -79,7 +79,7 @@ def test_rows_that_are_short_and_long_where_their_length_varies():
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.RMSprop])
 def test_an_optimizer_steps_each_weight_once(optimizer):
     weights = [torch.nn.Parameter(torch.ones(19, 37)) for _ in range(2)]
-    for weight, compile in zip(weights, (lambda step: step, compile_api.compile), strict=True):
+    for weight, compile in zip(weights, (lambda step: step, compile_api.compile(fullgraph=True)), strict=True):
         made = optimizer([weight], lr=0.1, **({"momentum": 0.5} if optimizer is torch.optim.SGD else {}))
         step = compile(lambda made=made: made.step())
         for _ in range(3):

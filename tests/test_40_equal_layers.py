@@ -176,7 +176,7 @@ WHOLE = {"one stream": of(OneStream), "hooked in the middle": hooked}
 
 
 def compiled(net, backend, **options):
-    return compile_api.compile(net, backend=backend, options={"strict": True, **options})
+    return compile_api.compile(net, backend=backend, fullgraph=True, options={"strict": True, **options})
 
 
 def step(call, net, x, seed):

@@ -122,6 +122,7 @@ def test_parameters_whose_memory_is_exchanged_are_seen_by_guards():
     for data in (torch.randn(4, 4).t(), torch.randn(8, 8)[::2, ::2], torch.randn(4, 4).double(), torch.randn(1, 4)):
         module.weight.data = data
         assert torch.equal(compiled(x), module.weight * 2 + x)
+    assert len(compile_api.report(compiled).captured) == 4
 
 
 @pytest.mark.parametrize(

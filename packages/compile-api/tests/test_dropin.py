@@ -70,7 +70,7 @@ def test_a_file_of_a_compiled_function_is_refused_in_a_sentence(model):
 
 
 def test_a_class_is_served():
-    @torch.compile(backend="eager")
+    @torch.compile(backend="eager", fullgraph=True)
     class Doubled(torch.nn.Module):
         def forward(self, x):
             return x * 2
@@ -79,7 +79,7 @@ def test_a_class_is_served():
 
 
 def test_modes_are_ours_too():
-    f = torch.compile(lambda x: x + 1, mode="max-autotune-no-cudagraphs")
+    f = torch.compile(lambda x: x + 1, mode="max-autotune-no-cudagraphs", fullgraph=True)
     assert f(torch.ones(1)) == 2
     with pytest.raises(compile_api.CompileApiError, match="modes are default"):
         torch.compile(lambda x: x, mode="fastest")
@@ -146,7 +146,7 @@ def test_a_function_as_backend_gets_its_options_and_mode():
 
 
 def test_ours_by_torchs_name():
-    assert torch.compile(plain, backend="compile_api")(torch.ones(1)) == 2
+    assert torch.compile(plain, backend="compile_api", fullgraph=True)(torch.ones(1)) == 2
 
 
 @pytest.mark.skipif(
@@ -386,7 +386,7 @@ def test_torchs_own_backends_stay_in_its_own_table(monkeypatch):
 @pytest.mark.parametrize("asked", [{"mode": "lite"}, {"backend": "pre_dispatch_eager"}, {"backend": "aot_ts"}])
 def test_what_only_looks_into_torchs_compiler_is_taken_for_what_computes_the_same(asked):
     with pytest.warns(UserWarning, match="compile-api"):
-        compiled = torch.compile(plain, **asked)
+        compiled = torch.compile(plain, fullgraph=True, **asked)
     assert torch.equal(compiled(torch.ones(2)), plain(torch.ones(2)))
 
 
@@ -424,7 +424,9 @@ def test_libraries_take_eagers_path_where_torchs_compiler_is_served():
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, of nested tensors
         expected = encoder(x, src_key_padding_mask=padding)
-        torch.testing.assert_close(torch.compile(encoder)(x, src_key_padding_mask=padding), expected)
+        compiled = torch.compile(encoder)
+        torch.testing.assert_close(compiled(x, src_key_padding_mask=padding), expected)
+    assert compile_api.report(compiled).captured
 
 
 def test_backends_that_ignore_options_ignore_them():

@@ -142,6 +142,10 @@ def test_a_graph_is_compiled_like_any_module(name, whole, training, backend):
     expected = results(made(name, whole=whole, training=training), x, training=training)
     compiled = compile_api.compile(made(name, whole=whole, training=training), backend=backend)
     torch.testing.assert_close(results(compiled, x, training=training), expected, rtol=1e-4, atol=1e-5)
+    report = compile_api.report(compiled)
+    # What TorchScript runs has no Python; inside of a module it is called between two graphs.
+    assert bool(report.captured) != (whole and name in ("scripted", "traced by TorchScript"))
+    assert report.captured or report.refused
 
 
 def test_a_graph_that_changes_with_the_mode_is_compiled_in_each():
@@ -150,6 +154,7 @@ def test_a_graph_that_changes_with_the_mode_is_compiled_in_each():
     x = torch.randn(2, 3, 8, 8)
     for mode, names in ((True, {"conv", "last"}), (False, {"norm", "last"}), (True, {"conv", "last"})):
         assert compiled.train(mode)(x).keys() == module(x).keys() == names
+    assert len(compile_api.report(compiled).captured) == 3
 
 
 def test_a_graph_edited_after_it_was_compiled_computes_what_it_now_says():
@@ -161,6 +166,7 @@ def test_a_graph_edited_after_it_was_compiled_computes_what_it_now_says():
     x = torch.randn(3)
     torch.testing.assert_close(compiled(x), torch.cos(x))
     torch.testing.assert_close(module(x), torch.cos(x))
+    assert len(compile_api.report(compiled).captured) == 2
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
@@ -177,6 +183,7 @@ def test_a_graph_is_compiled_in_place():
     expected = module(x)
     compile_api.compile_in_place(module)
     torch.testing.assert_close(module(x), expected, rtol=1e-4, atol=1e-5)
+    assert len(compile_api.report(module).captured) == 1
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -191,4 +198,7 @@ def test_a_module_that_is_a_list_too_is_compiled():
         def forward(self, x):
             return x + len(self)
 
-    assert compile_api.compile(Listed())(torch.ones(1)) == 1
+    graphs = []
+    compiled = compile_api.compile(Listed(), backend=lambda gm, _: graphs.append(gm) or gm.forward)
+    assert compiled(torch.ones(1)) == 1
+    assert len(graphs) == 1  # behind the break at its length

@@ -26,3 +26,4 @@ def test_a_buffer_becomes_a_tensor_of_inference_mode(backend: str) -> None:
     for _ in range(3):
         compiled(model)
     assert model.count.item() == 6
+    assert len(compile_api.report(compiled).captured) == 2

@@ -30,6 +30,7 @@ def test_what_runs_operator_by_operator_is_no_error(backend):
         warnings.simplefilter("error")
         for n in range(2, 6):
             assert torch.equal(compiled(x, n), operator_by_operator(x, n))
+    assert len(compile_api.report(compiled).captured) == 2
 
 
 def broken_compiler(broken):
@@ -105,6 +106,10 @@ def old_context(x, done):
         return x + 1
 
 
+RAISES_AT_ONCE = (own, old_context)
+"""Before any operator: there is nothing for a graph."""
+
+
 @pytest.mark.parametrize("function", [own, handled, broadcast, no_dimension, old_arguments, old_context])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_errors_that_are_warnings_are_eagers(backend, function):
@@ -120,6 +125,7 @@ def test_errors_that_are_warnings_are_eagers(backend, function):
 
     compiled = compile_api.compile(function, backend=backend)
     assert [happened(compiled) for _ in range(2)] == [happened(function)] * 2
+    assert bool(compile_api.report(compiled).captured) == (function not in RAISES_AT_ONCE)
 
 
 _PROGRAM = """

@@ -47,6 +47,7 @@ def test_modes_attributes_and_hooks(pair):
     hook.remove()
     compiled(torch.ones(1, 3))
     assert calls == ["hook"]
+    assert compile_api.report(compiled).captured
 
 
 def test_copies_pickles_and_saved_files_are_compiled(pair):
@@ -60,6 +61,7 @@ def test_copies_pickles_and_saved_files_are_compiled(pair):
         assert torch.equal(twin(x), compiled(x))
         assert type(twin) is type(compiled)
         assert twin._orig_mod is not compiled._orig_mod
+        assert len(compile_api.report(twin).captured) == 1
 
 
 def test_what_libraries_do_to_unwrap_and_wrap_again(pair):

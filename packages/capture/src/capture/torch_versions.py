@@ -1,4 +1,12 @@
-"""The table of torch's insides that capturing stands on."""
+"""The table of torch's insides that capturing stands on.
+
+A row is a path into torch, why we use it, and what happens without it; ``essential`` rows switch everything off,
+others one feature.  Modules import names from here as if they were here: ``from capture.torch_versions import
+is_view``.  The name is the last part of the path without its underscore, and ``..._of`` for what is read from
+instances (``attribute``).  A row that this torch lacks gives an ``Absent``, which can be imported and complains when
+it is called (``insides``).  What happens without a row is one of these sentences, so that equal consequences read
+alike:
+"""
 
 from __future__ import annotations
 

@@ -62,6 +62,7 @@ def set_logs(*names: str | Iterable[str], **switches: bool | int) -> None:
         meant = _understood(name)
         wanted = wanted | meant if switch else wanted - meant
     for artifact in ARTIFACTS:
+        # NOTSET is the sign for what was not chosen (``any_wanted``).
         _logger(artifact).setLevel(logging.INFO if artifact in wanted else logging.NOTSET)
     if wanted:
         _reach_standard_error()
@@ -83,6 +84,7 @@ def _understood(names: str | Iterable[str]) -> set[str]:
         raise BadOption(f"set_logs takes names of logs, not {names!r}; logs are {', '.join(ARTIFACTS)} and all")
     given = names.split(",") if isinstance(names, str) else list(names)
     wanted: set[str] = set()
+    # ``+name`` is torch's way to ask for more.
     for name in (str(each).strip().lstrip("+") for each in given):
         if name.startswith("-"):  # torch's way to ask for less
             continue
@@ -121,6 +123,7 @@ def _reach_standard_error() -> None:
 def write_to_file(path: str) -> None:
     """What is printed from now on is written to the end of a file, too."""
     parent = logging.getLogger("compile_api")
+    # The same file twice would have every line twice.
     known = (handler.baseFilename for handler in parent.handlers if isinstance(handler, logging.FileHandler))
     if os.path.abspath(path) in known:
         return

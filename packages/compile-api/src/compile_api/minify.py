@@ -65,6 +65,7 @@ def failure_of(compiler: CompilerFn) -> Fails:
 
 def minify(gm: fx.GraphModule, inputs: Sequence[object], fails: Fails) -> Minified:
     """The smallest graph found that ``fails`` names as it names the whole one."""
+    # The word to keep: a smaller graph that fails in another way is no answer.
     failure = fails(gm, list(inputs))
     if not failure:
         raise NothingToMinify(
@@ -86,6 +87,7 @@ class _Search:
         recorder = Recorder(gm)
         with contextlib.suppress(Exception):  # eager may fail where the compiler does: what came before is recorded
             recorder.run(*inputs)
+        # What eager computed at each node: inputs for the cases that leave that node out.
         self.values = recorder.values
         last = next(node for node in gm.graph.nodes if node.op == "output")
         self.outputs = set(last.all_input_nodes)
@@ -104,6 +106,7 @@ class _Search:
 
     def fails_alike(self, gm: fx.GraphModule, inputs: list[object]) -> bool:
         self.tried += 1
+        # A case without results computes nothing to compare.
         if not any(node.op == "output" and node.args[0] for node in gm.graph.nodes):
             return False
         return self.fails(gm, inputs) == self.failure
@@ -112,9 +115,11 @@ class _Search:
         """Takes chunks away, from halves to single operators, until none can go."""
         if not self.still_fails(nodes):
             return nodes
+        # Large chunks first: most operators have nothing to do with the failure.
         chunk = max(1, len(nodes) // 2)
         while True:
             shorter = self._without_some(nodes, chunk)
+            # Progress: go on with chunks of this size, or half of what is left.
             if len(shorter) < len(nodes):
                 nodes, chunk = shorter, max(1, min(chunk, len(shorter) // 2))
             elif chunk == 1:
@@ -125,6 +130,7 @@ class _Search:
     def _without_some(self, nodes: list[fx.Node], chunk: int) -> list[fx.Node]:
         """Every chunk once, from the end: what stands behind the failure goes first."""
         for start in range(len(nodes) - chunk, -chunk, -chunk):
+            # The first chunk may be shorter than the others: ``start`` is negative by what it lacks.
             rest = nodes[: max(start, 0)] + nodes[max(start, 0) + chunk + min(start, 0) :]
             if len(rest) < len(nodes) and self.still_fails(rest):
                 nodes = rest
@@ -132,6 +138,7 @@ class _Search:
 
     def with_smaller_sizes(self, gm: fx.GraphModule, inputs: list[object]) -> tuple[fx.GraphModule, list[Any]]:
         """Halves each size that occurs, everywhere it occurs, where the graph runs and fails with that."""
+        # Largest first, and the same number everywhere at once: dimensions that have to agree stay equal.
         for size in sorted({s for x in inputs if isinstance(x, torch.Tensor) for s in x.shape}, reverse=True):
             while size > 2:
                 smaller = [_cut(each, size, size // 2) for each in inputs]
@@ -198,6 +205,7 @@ def write_script(
     imports ``programs`` first: what the backend and the operators are defined in."""
     stored = StoredGraph.of(found.gm, found.inputs)
     values = path.with_suffix(".pt")
+    # Random inputs that fail alike make a script that needs no other file.
     if fails(found.gm, stored.example_inputs()) == found.failure:
         lines = [
             "    torch.manual_seed(0)",
@@ -209,6 +217,7 @@ def write_script(
         lines = [f"    return torch.load({str(values)!r}, weights_only=False)['inputs']"]
     if stored.constants or "torch.load" in lines[0]:
         torch.save({"inputs": found.inputs, "constants": stored.constants}, values)
+    # Only what the shrunk code still mentions, each line once.
     imports = dict.fromkeys(line for name, line in stored.names if re.search(rf"\b{name}\b", stored.code))
     path.write_text(
         _SCRIPT.format(

@@ -145,6 +145,7 @@ def report(compiled: object) -> Report:
     So it takes a model that is wrapped for several processes, blocks that were compiled in place, and a trainer's
     dictionary of networks.
     """
+    # By the ledger's identity: one that is reached by several ways is reported once.
     parts: dict[int, tuple[str, Ledger]] = {}
     for name, ledger in _ledgers(compiled, ""):
         parts.setdefault(id(ledger), (name, ledger))
@@ -156,6 +157,7 @@ def report(compiled: object) -> Report:
     merged = [of_ledger(ledger) for _, ledger in parts.values()]
     if len(merged) == 1:
         return merged[0]
+    # Every field is a tuple, so that reports add up field by field.
     fields: dict[str, Any] = {
         each.name: sum((getattr(one, each.name) for one in merged), ()) for each in dataclasses.fields(Report)
     }
@@ -168,6 +170,7 @@ def _ledgers(thing: object, name: str) -> Iterator[tuple[str, Ledger]]:
         yield name, own
     if isinstance(thing, torch.nn.Module):
         for child, module in thing.named_modules():
+            # Compiled as a module, or one of its methods: both keep a ledger.
             for method, held in (("", module), *_methods(module)):
                 inner = _own_ledger(held)
                 if inner is not None:
@@ -182,11 +185,13 @@ def _ledgers(thing: object, name: str) -> Iterator[tuple[str, Ledger]]:
 
 def _methods(module: torch.nn.Module) -> Iterator[tuple[str, object]]:
     """``forward``, which its class may have compiled, and what was put in the place of this module's methods."""
+    # An attribute of the instance that hides a method of its class was put there by somebody.
     own = {name for name, value in vars(module).items() if callable(value) and hasattr(type(module), name)}
     yield from ((name, _attribute(module, name)) for name in sorted(own | {"forward"}))
 
 
 def _own_ledger(thing: object) -> Ledger | None:
+    # Wrappers may go round in circles.
     seen: set[int] = set()
     while thing is not None and id(thing) not in seen:
         seen.add(id(thing))

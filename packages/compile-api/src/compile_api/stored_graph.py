@@ -90,6 +90,7 @@ class StoredGraph:
 
     @staticmethod
     def of(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> StoredGraph:
+        # FX prints the graph as Python and lists the objects that the text mentions by name (``globals``).
         code = gm.graph.python_code("self")
         names = tuple((name, _import_line(name, value)) for name, value in code.globals.items())
         return StoredGraph(code.src, names, tuple(map(_shaped, example_inputs)), _attributes(gm))
@@ -114,6 +115,7 @@ class StoredGraph:
 
     def module(self) -> fx.GraphModule:
         """The graph again."""
+        # The graph may call operators that capture made: they have to exist before it is traced.
         capture.define_operators()
         namespace: dict[str, Any] = {}
         for name, line in self.names:
@@ -123,6 +125,7 @@ class StoredGraph:
                 where = f": import {self.maker.program} first (--import)" if "__main__" in line else ""
                 raise NothingToMinify(f"the graph uses {name!r}, which cannot be imported ({error}){where}") from error
         filename = f"<stored graph {id(self)}>"
+        # Tracebacks through it then show its lines.
         linecache.cache[filename] = (len(self.code), None, self.code.splitlines(True), filename)
         exec(compile(self.code, filename, "exec"), namespace)
         root = type("Stored", (torch.nn.Module,), {"forward": namespace["forward"]})()
@@ -132,6 +135,7 @@ class StoredGraph:
 
     def example_inputs(self) -> list[Any]:
         """The kept values, or random ones; the same at every call."""
+        # The program's own stream of random numbers is left as it was.
         generator = torch.random.get_rng_state()
         torch.manual_seed(0)
         made = [each.make() if isinstance(each, Shape) else _copied(each) for each in self.inputs]
@@ -181,10 +185,12 @@ def _import_line(name: str, value: object) -> str:
         return f"import {value.__name__} as {name}"
     module = str(getattr(value, "__module__", None) or "builtins")
     own = str(getattr(value, "__qualname__", None) or getattr(value, "__name__", name))
+    # The only floats that FX refers to by name are inf and nan.
     if isinstance(value, float):
         return f"from math import {name}"
     if module.startswith("torch._ops"):
         return "import torch"
+    # A line that raises where the graph is loaded, with the reason.
     if "<locals>" in own:
         return f"raise ImportError('{module}.{own} is local to a function: the graph cannot be stored with it')"
     return f"import {module}; {name} = {module}.{own}"
@@ -201,5 +207,6 @@ def _shaped(example: object) -> Any:
 def _copied(value: object) -> Any:
     if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
         return _shaped(value)
+    # Strides are kept: they may be what the failure is about.
     copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return copy.copy_(value.detach()).requires_grad_(value.requires_grad)

@@ -1,6 +1,9 @@
 """What stands in ``torch.compiler`` and ``torch._dynamo`` while their programs are served: ours, under torch's names.
 
 Each takes the arguments that torch's takes.  What has no meaning for our compiler does nothing, and says so once.
+
+The table is two levels deep: torch's module, then the name in it, to what is put there while a program is served.
+``shared`` stands in both modules.  Whatever is not in the table stays torch's.
 """
 
 from __future__ import annotations
@@ -190,6 +193,8 @@ def _decorator(told: Told, name: str, instead: str) -> Callable[..., Any]:
     def ignored(*args: object, **options: object) -> Any:
         capture.remark(told, f"{name} has no meaning for compile-api: {instead}")
         with_arguments = name == "substitute_in_graph" or not (args and callable(args[0]))
+        # ``@name`` is given the function, ``@name(...)`` gives a decorator; ``substitute_in_graph(f)`` always has an
+        # argument.
         return (lambda function: function) if with_arguments else args[0]
 
     ignored.__name__ = name
@@ -222,6 +227,7 @@ class Comptime:
         return fallback_fn()
 
     def __getattr__(self, name: str) -> Callable[..., None]:
+        # Python and copy ask for special names: those are not there.
         if name.startswith("_"):
             raise AttributeError(name)
         return _nothing(self._told, f"comptime.{name}", _LOOK)

@@ -1,4 +1,12 @@
-"""The built-in backends: how the engines are joined.  Only this module and ``compile`` know more than one of them."""
+"""The built-in backends: how the engines are joined.  Only this module and ``compile`` know more than one of them.
+
+The chain of the default backend, each link a function that makes the next one's compiler:
+
+    capture -> through_aotgrad -> forgiving(direction) -> generate(direction) -> inductor.compile [-> cudagraphs]
+
+Errors are handled from the inside out: ``forgiving`` runs one direction's operators one by one, ``through_aotgrad``
+the whole graph eagerly.  Both put the reason on record; what is a mistake of ours is raised under ``strict``.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +44,7 @@ def eager(ctx: Context) -> CompilerFn:
 def aot_eager(ctx: Context) -> CompilerFn:
     def interpret(direction: str) -> FxCompiler:
         def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Boxed:
+            # Compiled into nothing: the direction and the number of operators.
             ctx.ledger.add(GraphCompiled(direction, len(gm.graph.nodes), (), (), (), ()))
             return aotgrad.run_eagerly(gm, example_inputs)
 
@@ -91,6 +100,8 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
                         "trace": folder or ctx.options.trace,
                         "labels": ctx.options.labels,
                         "max_autotune": ctx.options.max_autotune,
+                        # Guards have looked at what forward gets; what backward gets comes from autograd, and from the
+                        # program's own hooks.
                         "check_inputs": direction == "backward" or not ctx.guarded,
                     },
                     tell=lambda doing: ctx.progress.stage(f"{what}: {doing}"),
@@ -103,6 +114,7 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
                 ctx.ledger.add(
                     GraphRefused("inductor", compiled.report.failure, "this graph runs operator by operator")
                 )
+            # ``call`` is the boxed form: a list that is emptied.
             if not ctx.options.cuda_graphs:
                 return compiled.call
             return recorded(ctx, direction, gm, compiled.call, example_inputs)
@@ -128,6 +140,7 @@ def recorded(
         gm,
         example_inputs,
         name=direction,
+        # Parameters lie where they lie from call to call, and need not be copied.
         static_inputs=aotgrad.differentiable_inputs(gm),
         options=limits,
         tell=refuse,
@@ -184,6 +197,7 @@ def through_aotgrad(
             for layers, operators in getattr(compiled, "stacks", ()):
                 ctx.ledger.add(LayersShared(layers, operators))
             return compiled
+        # A refusal, with its reason; what follows is a mistake.
         except aotgrad.AotgradError as error:
             let_deliveries_through(error)
             ctx.ledger.add(GraphRefused("aotgrad", str(error), "this graph runs eagerly"))
@@ -205,6 +219,7 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
     compile_direction = compiler(direction)
 
     def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Boxed:
+        # What there is to tell waits for the first call (``telling``).
         told = WaitingNotices()
         # What a signal's handler raises, a time limit say, is no mistake of ours.
         with carry_deliveries(), told.gathered():
@@ -222,6 +237,7 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
             if ctx.options.strict:
                 raise
             after_our_mistake(ctx, gm, error)
+        # Results as the tracer saw them laid out, on which what reads them relies.
         return inductor.as_eager_lays(gm, aotgrad.run_eagerly(gm, example_inputs))
 
     return compile_graph

@@ -80,6 +80,7 @@ class _Caller:
 
 def convention_of(program: Program) -> Convention:
     sources, callers = _sources(program)
+    # Inputs of the graph by name, and by what the program calls them: outputs say "new value of" by either.
     places = {
         spec.arg.name: at for at, spec in enumerate(program.graph_signature.input_specs) if hasattr(spec.arg, "name")
     }
@@ -105,6 +106,7 @@ def _sources(program: Program) -> tuple[list[Any], list[tuple[int, Node]]]:
             callers.append((len(callers), node))
             sources.append(_Caller(len(callers) - 1))
         elif what in _HELD:
+            # Buffers that are not persistent are among the constants.
             held = program.state_dict if spec.target in program.state_dict else program.constants
             sources.append(held[spec.target])
         else:
@@ -113,6 +115,7 @@ def _sources(program: Program) -> tuple[list[Any], list[tuple[int, Node]]]:
 
 
 _HELD = frozenset(("PARAMETER", "BUFFER", "CONSTANT_TENSOR", "CUSTOM_OBJ"))
+"""Kinds of inputs and outputs, by the names of torch.export's enums."""
 _CHANGED = frozenset(("BUFFER_MUTATION", "PARAMETER_MUTATION"))
 _RETURNED = frozenset(("USER_OUTPUT", "LOSS_OUTPUT"))
 
@@ -169,6 +172,7 @@ class CompiledProgram:
         inputs = [given[source.number] if isinstance(source, _Caller) else source for source in how.sources]
         self._mind_gradients(given)
         with torch.no_grad():
+            # New values come first among the outputs, the caller's own behind them.
             outputs = self.graph(*inputs)
             for target, value in zip(how.written, outputs, strict=False):
                 if target is not None:
@@ -178,11 +182,13 @@ class CompiledProgram:
 
     def _flat(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[Any]:
         spec = self.convention.given
+        # Keywords in another order are the same call; the nest compares them in order.
         if kwargs and set(self.convention.named) == set(kwargs):
             kwargs = {name: kwargs[name] for name in self.convention.named}
         leaves, found = pytree.tree_flatten((args, kwargs))
         if found != spec:
             raise BadCall(f"{self._name} was exported for arguments {_nest(spec)} and called with {_nest(found)}")
+        # Torch checks these in the program; the graph alone would take any size.
         for bound in self.convention.bounds:
             value = leaves[bound.position]
             if isinstance(value, torch.Tensor) and bound.axis < value.dim():
@@ -226,6 +232,7 @@ def _nest(spec: object) -> str:
 
 
 def _arguments(spec: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    # The nest filled with stars: so a message shows what was expected.
     args, kwargs = pytree.tree_unflatten([_Leaf()] * spec.num_leaves, spec)
     return args, kwargs
 

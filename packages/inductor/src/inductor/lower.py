@@ -97,6 +97,7 @@ class _Lowerer:
     def __init__(self, gm: GraphModule, name: str, fused_random: bool, epilogues: bool) -> None:
         self.gm, self.name = gm, name
         self.ctx = Context(fused_random=fused_random)
+        # What each node has become; the same dict, as lowerings that look ahead ask the context.
         self.env: dict[Node, Any] = self.ctx.values
         self.inputs: list[Buffer | Symbol | None] = []
         self.binds: list[Bind] = []
@@ -120,10 +121,13 @@ class _Lowerer:
         self.attention = find_attention(self.gm.graph, redundant)
         self.forms = dict.fromkeys(self.attention, self._attend)
         self.forms |= {node: self._multiply_and_activate for node in self.epilogues if node not in self.forms}
+        # Nodes that a bigger form stands for (attention, an epilogue) are never lowered by themselves.
         unread = redundant.dead.union(*(attention.inside for attention in self.attention.values()))
         unread = unread.union(*(epilogue.between for epilogue in self.epilogues.values()))
         for node in self.gm.graph.find_nodes(op="placeholder"):
             if isinstance(value := node.meta.get("val"), torch.SymInt):
+                # Before anything is described by it: an integer input may be negative, which no later question would
+                # find out.
                 self.ctx.sizes.given(value)
         for node in self.gm.graph.nodes:
             if node in unread:
@@ -138,6 +142,7 @@ class _Lowerer:
                 outputs = self._outputs(node)
             else:
                 self.env[node] = self._settle(node, self._call(node))
+                # Nobody reads it, but computing it may raise (a position out of range), as eager would.
                 if node in redundant.unread:
                     self._compute_what_checks(self.env[node])
         return Graph(
@@ -161,6 +166,7 @@ class _Lowerer:
             index = self.ctx.sizes.index(value)
             symbol = index.as_symbol()
             self.inputs.append(symbol)
+            # The first input that has a size tells it.
             if symbol is not None and symbol not in {bind.symbol for bind in self.binds}:
                 self.binds.append(Bind(symbol, node.name, None))
             return index
@@ -199,11 +205,13 @@ class _Lowerer:
     # -- one node -----------------------------------------------------------------------------------------------------
 
     def _call(self, node: Node) -> Any:
+        # A lowering that looked ahead did it along: what follows a normalisation, an activation.
         if node in self.ctx.done:
             return self.ctx.done[node]
         if (form := self.forms.get(node)) is not None:
             return form(node)
         args, kwargs = self._values(node.args), self._values(node.kwargs)
+        # Getting an item of several results, or arithmetic of sizes.
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
             return args[0][args[1]] if node.target is operator.getitem else self._on_sizes(node, args)
         metas = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]

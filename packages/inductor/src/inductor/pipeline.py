@@ -102,11 +102,13 @@ def _tune(work: Work) -> Work:
         return work
     assert work.graph is not None
     graph, pieces = triton_products.choose(work.graph, work.pieces, work.options)
+    # Other kernels: memory, layouts and texts follow from them.
     if pieces is not work.pieces:
         program = schedule.program_of(graph, pieces)
         work = _build(_print(_lay_out(replace(work, graph=graph, pieces=pieces, program=program))))
     assert work.program is not None
     assert work.printed is not None
+    # The same program object says that every first guess was the fastest.
     tuned = assemble.tuned(work.program, work.printed, work.options)
     return work if tuned is work.program else _build(_print(replace(work, program=tuned)))
 
@@ -176,6 +178,7 @@ def run(work: Work, observe: Callable[[Stage, Work], None] | None = None) -> Com
                 work.tell(stage.name)
             work = stage.run(work)
             work = replace(work, seconds={**work.seconds, stage.name: time.perf_counter() - start})
+            # After the clock: seconds of stages are those of the work alone.
             if work.options.verify:
                 stage.verify(work)
             if observe is not None:

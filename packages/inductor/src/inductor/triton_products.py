@@ -39,6 +39,8 @@ TILINGS = (
     Tiling(64, 256, 64, 8, 3), Tiling(64, 128, 64, 4, 4), Tiling(128, 64, 64, 4, 4), Tiling(64, 64, 64, 4, 4),
     Tiling(32, 128, 64, 4, 4), Tiling(16, 128, 128, 4, 4), Tiling(16, 64, 128, 4, 4),
 )  # fmt: skip
+"""Columns: rows and columns of a block, how much of the sum is done at once, warps, stages of loads that are under
+way."""
 
 
 def choose(graph: Graph, work: Sequence[Work], options: Options) -> tuple[Graph, Sequence[Work]]:
@@ -46,9 +48,12 @@ def choose(graph: Graph, work: Sequence[Work], options: Options) -> tuple[Graph,
     on_gpu = any(buffer.device.type == "cuda" for buffer in graph.buffers.values())
     if not on_gpu or not torch.cuda.is_available():
         return graph, work
+    # ``taken`` are the pieces of work that a choice replaces; its kernels stand where the last of them stood, as all
+    # that they read is there by then.
     store, taken, placed = open_cache(options), set[int](), dict[int, list[Kernel]]()
     buffers = dict(graph.buffers)
     for found in alternatives(work, graph):
+        # Alternatives may overlap; the first that wins keeps what it took.
         if taken.isdisjoint(found.replaced):
             choice = _choice(found, work, graph, store)
             if choice is not None:
@@ -96,14 +101,18 @@ def variants(kernel: Kernel, graph: Graph, processors: int) -> Iterator[Variant]
     assert made is not None
     length = made.inner.size.as_int() if made.inner.size is not None else None
     for tiling in TILINGS:
+        # Blocks of both factors for every stage have to fit shared memory.
         if (tiling.rows + tiling.columns) * tiling.inner * tiling.stages * made.dtype.itemsize > costs.GPU.shared_bytes:
             continue
         shape = choose_shape(replace(kernel, product=replace(made, tiling=tiling)))
+        # The matrix is so small that half the tile covers it.
         if any(tile.block is not None and 2 * tile.block <= side for tile, side in
                zip(shape.tiles[-2:], (tiling.rows, tiling.columns), strict=True)):  # fmt: skip
             continue  # a smaller tiling does the same
         blocks = shape.blocks.as_int() or 1
         ways = [(tiling, 1)]
+        # More blocks than processors: programs that go from block to block may win.  Fewer: cutting the sum makes more
+        # of them.
         if blocks > processors:
             ways.append((replace(tiling, persistent=processors), 1))
         if blocks < processors and length is not None:
@@ -120,7 +129,9 @@ def _choice(found: Alternative, work: Sequence[Work], graph: Graph, store: Cache
     """The fastest way, None where that is the library's."""
     device = graph.buffers[found.kernel.arguments[0].name].device.index or 0
     printed = _printed(found.kernel)
+    # Text, versions and device: another of any of these asks again.
     name = f"{key_of((*content(printed), identity(), torch.cuda.get_device_name(device)))}.tiling"
+    # ``null`` is kept as well: the library's won.
     if (known := store.find_data(name)) is not None:
         way: dict[str, Any] | None = json.loads(known)
         return None if way is None else variant(found.kernel, Tiling(**way["tiling"]), way["splits"], graph)
@@ -134,10 +145,12 @@ def _fastest(found: Alternative, work: Sequence[Work], graph: Graph, store: Cach
     processors = torch.cuda.get_device_properties(device).multi_processor_count
     ways = list(variants(found.kernel, graph, processors))
     buffers = {name: buffer for way in ways for name, buffer in way.buffers.items()} | graph.buffers
+    # All at once by processes; below they are found in the cache.
     compile_apart([_loaded(kernel, store, device) for way in ways for kernel in way.kernels])
     with torch.cuda.device(device):
         memory = _Memory(buffers, graph, {})
         library = [_run_of(work[number], memory, store, device) for number in found.replaced]
+        # -1 is the library's way: the calls and kernels that would be replaced.
         runs: dict[int, list[Callable[[int], None]]] = {-1: library}
         for number, way in enumerate(ways):
             try:
@@ -146,10 +159,12 @@ def _fastest(found: Alternative, work: Sequence[Work], graph: Graph, store: Cach
                 continue
         took: dict[int, list[float]] = {number: [] for number in runs}
         for _ in range(costs.GPU.tuning_turns):
+            # In turns, so that a clock that changes hits all ways alike; of each the median counts.
             for number, parts in runs.items():
                 took[number].append(seconds(partial(_repeat, parts)))
     medians = {number: statistics.median(times) for number, times in took.items()}
     best = min(medians, key=lambda number: medians[number])
+    # It has to be faster by a margin: equals change places with the noise.
     return ways[best] if best >= 0 and medians[best] < costs.GPU.better * medians[-1] else None
 
 
@@ -206,5 +221,6 @@ def _call_of(call: Call, memory: _Memory) -> Callable[[int], None]:
     )
     (output,) = call.outputs
     assert output is not None
+    # Into memory that is there, as a kernel writes: allocation is no part of the comparison.
     function, result = call.target.overloadpacket.out, memory.strided(output.name)
     return lambda stream: function(*arguments, out=result)

@@ -3,6 +3,10 @@
 The program runs once on functional tensors over fakes, under autograd.  What it did to its inputs is then known, so
 tangents are added for exactly the outputs that can be differentiated, and autograd runs backward into the same graph.
 Must not know: how the graph is split, compiled or called.
+
+In this order, which matters: the inputs are presented as leaves, or as tensors with a history; the program runs; what
+it did is analysed; what cannot be done is refused; the forward outputs are read; tangents are added; autograd runs
+backward.  A refusal is an ``Unsupported``, upon which the graph runs eagerly.
 """
 
 from __future__ import annotations
@@ -108,8 +112,10 @@ def trace_joint(
             if isinstance(entry.value, torch.Tensor):
                 if entry.history is not None:
                     recorder.arrived[entry.history] = entry.value
+                # Follows every change of layout in place (``pre_autograd/rules``).
                 recorder.layouts[id(entry.value)] = entry.layout = _without_data(entry.fake)
                 entry.version = None if entry.value.is_inference() else version_of(entry.value)
+        # Whatever was taken while the inputs were made is none of the program's.
         recorder.taken.clear()
         with _warnings_with_size_hints(inputs):
             outputs = _run(program, recorder, _arguments(signature, inputs))
@@ -121,6 +127,7 @@ def trace_joint(
         differentiable = [value for value, follows in candidates if follows]
         if training:
             refuse_written_views(recorder, zip(inputs, signature.inputs, strict=True), outputs, differentiable)
+        # Now, as backward may go on from these tensors.
         returned = _returned(recorder, analysis)
         _refuse_told(differentiable)
         stops = _Stops(recorder, inputs, differentiable if training else ())
@@ -157,6 +164,7 @@ class _Stops:
     takes in what else arrives, goes on."""
 
     def __init__(self, recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[torch.Tensor]) -> None:
+        # Where tensors lie within objects (subclasses) all goes back together.
         whole = not (recorder.opened_leaves or recorder.opened_results)
         others = behind(outputs) if whole else [set() for _ in outputs]
         self.recorder = recorder
@@ -176,6 +184,8 @@ class _Stops:
                 self.found[number] = self.recorder.node_of(functional.current(gradient))
             return tangent
 
+        # The hook ends the gradient that came from later outputs, and puts in its place the tangent: what the caller's
+        # own backward brings there, which is the sum of all that arrives.
         output.register_hook(pass_on)
 
 
@@ -185,6 +195,7 @@ def _placeholders(recorder: Recorder, given: Sequence[GraphInput]) -> list[Trace
     for index, entry in enumerate(given):
         name = f"primal_{index}" if isinstance(entry.value, torch.Tensor) else f"size_{index}"
         inputs.append(TracedInput(recorder.add_input(name, entry.value), entry.value))
+    # Numbers first: see above.
     for traced in inputs:
         if isinstance(traced.fake, (torch.SymInt, torch.SymFloat)):
             recorder.sizes.bind(traced.fake, traced.node)
@@ -271,6 +282,7 @@ def _warnings_with_size_hints(inputs: Sequence[TracedInput]) -> Iterator[None]:
         return
     with warnings.catch_warnings(record=True) as told:
         yield
+    # Symbols have names like ``s0``: whole words only.
     names = re.compile(r"\b(?:" + "|".join(map(re.escape, numbers)) + r")\b")
     for each in told:
         text = names.sub(lambda found: numbers[found[0]], str(each.message))
@@ -294,6 +306,7 @@ def _present(entry: TracedInput, given: GraphInput, training: bool) -> None:
         entry.value = entry.seen[given.position] = entry.fake
         return
     _present_tensor(entry, given, training)
+    # Members are the caller's arguments over this memory, each a view of the one input that stands for all.
     entry.seen = {m.position: entry.value.as_strided(m.size, m.stride, m.offset) for m in given.members}
     if not given.members:
         entry.seen[given.position] = entry.value
@@ -395,6 +408,7 @@ def _backward(
     noted = functions_noted(outputs, nodes, lambda value: recorder.node_of(functional.current(value)))
     with _plain_backward({leaf.device.type for leaf in leaves}), noted as unanswered:
         try:
+            # In the order of ``leaves``: those of plain inputs, then of what lies within objects.
             found = iter(_gradients(outputs, leaves, tangents))
             gradients = [_gradient(recorder, entry, found) for entry in inputs]
             within = _gradients_within(recorder, found)
@@ -504,6 +518,7 @@ def _finish(
     for entry, role in zip(inputs, _input_roles(inputs, facts), strict=True):
         entry.node.meta["role"] = role
     differentiable = [follows and bool(tangents) for follows in analysis.differentiable]
+    # Roles and nodes are made in the same order: updates, results, sizes; gradients follow.
     outputs = _forward_roles(facts, differentiable, analysis.sizes)
     for tangent, output in zip(tangents, (i for i, yes in enumerate(differentiable) if yes), strict=True):
         tangent.meta["role"] = Tangent(output)

@@ -47,6 +47,7 @@ def assemble(body: Body, template: CodeType, **overrides: object) -> CodeType:
     lowering.lower()
     units = lowering.out
     _lay_out(units)
+    # Behind the layout: only now offsets are numbers.
     pools.settle(lambda instruction: lowering.starts[instruction].start)
     return template.replace(
         co_code=_code_bytes(units),
@@ -105,6 +106,7 @@ class Pools:
     def _number_slots(self, body: Body) -> dict[str, int]:
         """All variables must be known before the first is numbered: a new local moves every cell."""
         free = self.template.co_freevars
+        # A quote marks a variable of the function's own that has the name of a free one (``slot_names``).
         known = set(slot_names(self.varnames, self.cellvars, free))
         for instruction in body:
             if operand_of(instruction.op) is Operand.SLOT and instruction.arg not in known:
@@ -190,8 +192,11 @@ class _Lowering:
                 self._end_loop(instruction, self.instructions[i - 1])
             first = len(self.out)
             i += self._lower_at(i)
+            # Where a jump to the instruction leads: to the first raw one that it became.
             self.starts[instruction] = self.out[first]
         for unit, target in self.jumps:
+            # A FOR_ITER leads to the END_FOR before its target, which the interpreter skips; every other jump goes to
+            # the target.
             pads = self.pads if unit.opcode == _FOR_ITER else {}
             unit.target = pads.get(target) or self.starts[target]
 
@@ -207,6 +212,7 @@ class _Lowering:
 
     def _end_loop(self, target: Instruction, previous: Instruction) -> None:
         """From 3.12 on a FOR_ITER skips over an END_FOR that stands right before its target."""
+        # Whoever falls into the target from above must not run the END_FOR.
         if previous.op not in NO_FALL_THROUGH:
             self.emit_jump("JUMP_FORWARD", previous, target)
         loop = self.exhausted[target]
@@ -217,6 +223,8 @@ class _Lowering:
     def _lower_at(self, i: int) -> int:
         """Emits instruction `i`, alone or together with its followers; returns how many were taken."""
         instruction = self.instructions[i]
+        # Some raw instructions stand for two or more neutral ones (3.13: LOAD_FAST_LOAD_FAST); the longest that fits is
+        # taken.
         for spelling in _SPELLINGS_BY_FIRST[_raw_name(instruction)]:
             group = self.instructions[i : i + len(spelling.parts)]
             if self._may_join(spelling, group) and self._emit_joined(spelling, group):
@@ -265,6 +273,7 @@ class _Lowering:
                 return self.pools.slot(arg)
             case Operand.SYMBOL:
                 return SYMBOLS[instruction.op].index(arg)
+            # Two numbers in one operand, of eight bits each: UNPACK_EX.
             case Operand.PAIR:
                 return int(arg[0] | arg[1] << 8)
             case Operand.COUNT:
@@ -312,6 +321,7 @@ def _lower_jump(lowering: _Lowering, jump: Instruction) -> None:
 
 def _lower_backward_condition(lowering: _Lowering, jump: Instruction) -> None:
     """From 3.12 conditional jumps go forward only: the opposite condition skips a plain jump back."""
+    #    3.12:   POP_JUMP_IF_TRUE back   ->   POP_JUMP_IF_FALSE next;  JUMP_BACKWARD back;  next: ...
     following = lowering.instructions[lowering.order[jump] + 1]
     lowering.emit_jump(_OPPOSITE[jump.op], jump, following)
     lowering.emit_jump("JUMP_BACKWARD", jump, jump.arg, backward=True)
@@ -349,6 +359,7 @@ def _lower_make_function(lowering: _Lowering, make: Instruction) -> None:
         lowering.emit("MAKE_FUNCTION", make.arg, make)
         return
     lowering.emit("MAKE_FUNCTION", 0, make)
+    # In 3.13 each attribute is put on by an instruction of its own, from the top of the stack down.
     for flag in (8, 4, 2, 1):
         if make.arg & flag:
             lowering.emit("SET_FUNCTION_ATTRIBUTE", flag, make)
@@ -368,6 +379,8 @@ def _lay_out(units: list[_Raw]) -> None:
     """Gives every unit its place.  A longer jump may push others apart, so until nothing grows."""
     for unit in units:
         unit.size = _size(unit)
+    # Sizes only grow, so that this ends: a jump over 255 units needs a prefix, which may push another jump over the
+    # limit.
     growing = True
     while growing:
         growing = False
@@ -384,6 +397,7 @@ def _lay_out(units: list[_Raw]) -> None:
 
 
 def _size(unit: _Raw) -> int:
+    # One EXTENDED_ARG for every eight bits beyond the first.
     prefixes = max(0, (unit.arg.bit_length() - 1) // 8)
     return prefixes + 1 + CACHES[unit.opcode]
 
@@ -408,6 +422,7 @@ def _position_runs(units: list[_Raw]) -> Iterator[tuple[Positions, int]]:
 def _exception_entries(units: list[_Raw], starts: dict[Instruction, _Raw]) -> Iterator[ExceptionEntry]:
     for handler, group in groupby(units, key=attrgetter("handler")):
         if handler is not None:
+            # Neighbours under one handler are one entry of the table.
             covered = list(group)
             target = starts[handler.target].start
             yield ExceptionEntry(covered[0].start, covered[-1].end, target, handler.depth, handler.lasti)

@@ -55,6 +55,7 @@ from capture.evaluator.builtin_rules import (
     transforms,
     triton_kernels,
 )
+from capture.values import classes as existing_classes
 from capture.values import (
     clock,
     constant,
@@ -134,7 +135,7 @@ KINDS: dict[str, Parts] = {
     "modules": Parts((module,), builds=(built_objects, effects)),
     "exceptions": Parts((exception, exception_group), rules=(exceptions,), builds=(built_objects, effects)),
     "functions, classes and namespaces": Parts(
-        (function,),
+        (function, existing_classes),
         rules=(decorators, left_to_python, memoised, notices, signatures),
         builds=(callables, plain, effects),
     ),

@@ -38,6 +38,7 @@ def resume(ctx: World, suspended: SuspendableValue, sent: Value) -> Value | None
     """Go on with a value up to the next suspension; None at the end."""
     if suspended.running:
         ctx.throw(ValueError, f"{suspended.word} already executing")
+    # Where it waits the value lies on its stack; before its start nothing takes one.
     return _go_on(ctx, suspended, lambda frame: frame.push(sent) if suspended.started else None)
 
 
@@ -45,6 +46,7 @@ def throw_into(ctx: World, suspended: SuspendableValue, raised: UserRaised, *, c
     """Go on with an exception where it waits; what it waits for gets it first."""
     if suspended.running:
         ctx.throw(ValueError, f"{suspended.word} already executing")
+    # What it delegates to by ``yield from`` or ``await``: nested as deep as it goes.
     inner = waits_for(suspended.frame)
     if inner is None:
         return _go_on(ctx, suspended, _raise(ctx, raised))
@@ -52,11 +54,13 @@ def throw_into(ctx: World, suspended: SuspendableValue, raised: UserRaised, *, c
     ctx.commit()
     try:
         found = _throw_onward(ctx, inner, raised, closes=closes)
+    # The inner one let it out, or raised another: now it is raised where the outer one waits.
     except UserRaised as error:
         suspended.running = False
         return _go_on(ctx, suspended, _end_of_inner(ctx, error))
     finally:
         suspended.running = False
+    # The inner one caught it and returned: its result is the value of ``yield from``.
     if found is None:
         made = ExceptionValue(StopIteration, [inner.returned])  # type: ignore[attr-defined]
         return _go_on(ctx, suspended, _end_of_inner(ctx, UserRaised(made)))
@@ -64,6 +68,7 @@ def throw_into(ctx: World, suspended: SuspendableValue, raised: UserRaised, *, c
 
 
 def _throw_onward(ctx: World, inner: Value, raised: UserRaised, *, closes: bool) -> Value | None:
+    # ``GeneratorExit`` closes what is within and goes on outwards.
     if closes and issubclass(raised.value.python_type(), GeneratorExit):
         close(ctx, inner)
         raise raised
@@ -99,9 +104,11 @@ def _go_on(ctx: World, suspended: SuspendableValue, enter: Callable[[Frame], Non
     frame: Frame = suspended.frame
     ctx.commit()
     suspended.running = True
+    # Tells a suspension from an end: both leave ``run``.
     frame.yielded = None
     try:
         enter(frame)
+        # Behind ``enter``, which asks whether it had started.
         suspended.start()
         ctx.run(frame)
     except UserRaised as raised:
@@ -124,6 +131,7 @@ def _refuse_ends_as_errors(ctx: World, suspended: SuspendableValue, error: Any) 
     for end in ends:
         if issubclass(error.python_type(), end):
             made = ExceptionValue(RuntimeError, [ctx.literal(f"{suspended.word} raised {end.__name__}")])
+            # As PEP 479 has it.
             made.overlay["__context__"] = made.overlay["__cause__"] = error
             raise UserRaised(made)
 
@@ -140,6 +148,7 @@ def close(ctx: World, value: Value) -> None:
         return
     if not isinstance(value, SuspendableValue):
         return
+    # Nothing of it has run, or all: closing runs nothing.
     if not value.started or value.finished:
         value.finished = True
         ctx.commit()
@@ -151,7 +160,7 @@ def close(ctx: World, value: Value) -> None:
             raised.was_caught()
             return
         raise
-    if found is not None:
+    if found is not None:  # it yielded in spite of the exception
         ctx.throw(RuntimeError, f"{value.word} ignored GeneratorExit")
 
 
@@ -163,6 +172,7 @@ def does_something_at_the_end(ctx: World, suspended: SuspendableValue, changes: 
         return isinstance(suspended, CoroutineValue)  # which was never awaited
     if not has_something_to_do_at_the_end(suspended.frame):
         return False
+    # Closed for a trial: whether that changes anything, or cannot be evaluated, is the answer.
     before = changes()
     try:
         close(ctx, suspended)
@@ -174,6 +184,7 @@ def does_something_at_the_end(ctx: World, suspended: SuspendableValue, changes: 
 def made_by_a_call(ctx: Tracer, code: CodeType) -> type[SuspendableValue] | None:
     """What a call of such code gives instead of running it."""
     kind = next((kind for flag, kind in _KINDS.items() if code.co_flags & flag), None)
+    # An event loop that has asked to be told of new ones would miss ours.
     if kind is AsyncGeneratorValue:
         ctx.guard(CallSource(asyncgen_hooks, "sys.get_asyncgen_hooks()"), "equals", (None, None))
         if asyncgen_hooks() != (None, None):

@@ -56,20 +56,12 @@ from capture.values.base import (
     module_name,
     trusted,
 )
+from capture.values.classes import ClassValue, PythonModuleValue
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.context_var import ContextVarValue
 from capture.values.exception import ExceptionValue
 from capture.values.exception_group import ExceptionGroupValue
-from capture.values.function import (
-    BoundMethod,
-    BuiltinValue,
-    CellValue,
-    ClassValue,
-    FunctionValue,
-    NamespaceValue,
-    PartialValue,
-    PythonModuleValue,
-)
+from capture.values.function import BoundMethod, BuiltinValue, CellValue, FunctionValue, NamespaceValue, PartialValue
 from capture.values.iterator import OutsideIterator
 from capture.values.lock import LOCK, RLOCK, LockValue
 from capture.values.module import ModuleValue

@@ -13,9 +13,10 @@ from typing import Any
 
 from capture import break_errors
 from capture.values.base import Tracer, Value, settled
+from capture.values.classes import ClassValue
 from capture.values.clock import ClockReading
 from capture.values.context import TorchContext
-from capture.values.function import ClassValue, NamespaceValue
+from capture.values.function import NamespaceValue
 from capture.values.held_locks import Locks
 
 

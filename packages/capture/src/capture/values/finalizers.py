@@ -24,7 +24,8 @@ from capture.guards.sources import ArgSource, AttrSource, ClosureSource, Source
 from capture.reasons import Kind, Reason
 from capture.values.autograd_leaves import is_leaf
 from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, reachable, realize, settled
-from capture.values.function import CellValue, ClassValue
+from capture.values.classes import ClassValue
+from capture.values.function import CellValue
 from capture.values.generator import SuspendableValue
 from capture.values.iterator import IteratorValue, OutsideIterator
 from capture.values.mapping import DictValue

@@ -29,6 +29,7 @@ class SuspendableValue(Value):
     word: str
 
     def __init__(self, frame: Any, call: tuple[FunctionValue, Sequence[Value], dict[str, Value]]) -> None:
+        # Kept between suspensions with its stack, variables and place; the machine steps it when somebody resumes it.
         self.frame = frame
         self.function, self.args, self.kwargs = call
         self.started = False
@@ -41,6 +42,7 @@ class SuspendableValue(Value):
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         method = getattr(self.kind, name, None)
+        # ``send``, ``throw``, ``close`` and their kin: rules say what they do.
         if not name.startswith("__") and callable(method):
             return BuiltinValue(method, receiver=self)
         if name in ("__name__", "__qualname__"):
@@ -121,6 +123,7 @@ class CoroutineWrapper(IteratorValue):
 
     def send(self, ctx: Tracer, sent: Value) -> Value | None:
         found = self.coroutine.send(ctx, sent)
+        # Handed on: ``yield from`` reads the result of what it iterates.
         self.returned = self.coroutine.returned
         return found
 
@@ -189,8 +192,10 @@ class AsyncStep(IteratorValue):
             # Only where a step begins: one that goes on has set the flag itself.
             if self.generator.stepping:
                 ctx.throw(RuntimeError, "anext(): asynchronous generator is already running")
+            # ``asend(x)`` was given x; the first ``send(None)`` of whoever awaits carries nothing.
             sent = self.first if is_none(sent) else sent
             self.started = True
+        # Two steps of one generator at a time are refused.
         self.generator.stepping = True
         return self._outcome(ctx, lambda: self.generator.send(ctx, sent))
 
@@ -213,6 +218,7 @@ class AsyncStep(IteratorValue):
         generator = self.generator
         try:
             found: Value | None = run()
+            # The generator returned: that ends an ``async for``.
             if found is None:
                 ctx.throw(StopAsyncIteration)
         except UserRaised as raised:
@@ -246,6 +252,7 @@ class AsyncThrow(AsyncStep):
         if generator.finished:
             self.finished = True
             return None
+        # Resumed after something within awaited: an ordinary step from here on.
         if self.started:
             return self._outcome(ctx, lambda: generator.send(ctx, sent))
         if generator.stepping:
@@ -279,6 +286,7 @@ class AsyncThrow(AsyncStep):
                 raised.was_caught()
                 return None
             raise
+        # It awaits while it closes.
         if found is not None and not isinstance(found, YieldedToAsync):
             return found
         self.finished, self.generator.stepping = True, False
@@ -329,6 +337,7 @@ def awaited(ctx: Tracer, value: Value) -> Value | None:
     method = value.special(ctx, "__await__")
     if method is None:
         return None
+    # ``__await__`` gives an iterator, whose items go to the event loop.
     made = realize(ctx, ctx.call(method, []))
     if isinstance(made, UserObject) and made.special(ctx, "__next__") is not None:
         return UserIterator(made)

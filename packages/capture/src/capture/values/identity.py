@@ -14,8 +14,8 @@ import torch
 from capture.guards.sources import ArgSource, CellSource, ConstSource, Inputs, Source, comes_with_the_call
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, leads_through_fixed_code
+from capture.values.classes import ClassValue
 from capture.values.constant import ConstantValue, differs_from_itself
-from capture.values.function import ClassValue
 from capture.values.scalar import ScalarValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue

@@ -33,6 +33,7 @@ class IteratorValue(Value):
 
     def step(self, ctx: Tracer) -> Value | None:
         """The next value.  A StopIteration out of a function that the iterator calls is its end, as in C."""
+        # A position is an effect: one that came in has to be stepped for real, too.
         ctx.changed(self)
         try:
             return self.advance(ctx)
@@ -89,8 +90,11 @@ class SequenceIterator(IteratorValue):
 
     def __init__(self, owner: Value, items: Sequence[Value] | None = None) -> None:
         self.owner = owner
+        # What is iterated where the owner is no list: taken once, as it cannot change (or a change is refused).
         self._items = items
+        # The order of a set is CPython's affair: any change of its items may move the others.
         self._keys = tuple(owner.entries) if isinstance(owner, SetValue) else ()
+        # Whoever goes on after the error gets it again, as in CPython.
         self._has_failed = False
         self.position = 0
         self.finished = False
@@ -118,12 +122,14 @@ class SequenceIterator(IteratorValue):
 
     @property
     def items(self) -> Sequence[Value]:
+        # Of a list the items as they are now.
         return self.owner.items if isinstance(self.owner, ListValue) else (self._items or ())
 
     def advance(self, ctx: Tracer) -> Value | None:
         items = self.items
         if isinstance(self.owner, SetValue) and not self.finished:
             self._insist_on_the_keys(ctx, self.owner)
+        # Once at the end always at the end, though a list may grow again.
         if self.finished or self.position >= len(items):
             self.finished = True
             return None
@@ -143,6 +149,7 @@ class DequeIterator(IteratorValue):
     def __init__(self, owner: ListValue, *, backwards: bool = False) -> None:
         self.owner = owner
         self.backwards = backwards
+        # C counts what is left, and compares how often items moved.
         self.length = self._left = len(owner.items)
         self._moves = owner.moves
 
@@ -157,6 +164,7 @@ class DequeIterator(IteratorValue):
         return type(reversed(deque()) if self.backwards else iter(deque()))
 
     def advance(self, ctx: Tracer) -> Value | None:
+        # In this order: backwards its end comes before the question whether it changed.
         if self.backwards and not self._left:
             return None
         if self.has_moved():
@@ -176,6 +184,7 @@ class ReverseIterator(IteratorValue):
 
     def __init__(self, owner: SequenceValue) -> None:
         self.owner = owner
+        # The index of the next item; a list may shrink below it, which ends the iteration.
         self.position = len(owner.items) - 1
 
     def python_type(self) -> type:
@@ -224,11 +233,14 @@ class DictIterator(IteratorValue):
         self.owner = owner
         self.which = which
         self.backwards = backwards
+        # By hash, as ``entries`` are; taken at the beginning to notice changes.
         self.keys = list(reversed(owner.entries) if backwards else owner.entries)
         self.position = 0
         self._moves = owner.moves
         self._has_failed = False
         self.is_ordered = owner.cls is OrderedDict
+        # An iterator of an OrderedDict ends with its last key and does not notice what comes later; that of a dict only
+        # when it is asked once more.
         self.finished = self.is_ordered and not self.keys
 
     def python_type(self) -> type:
@@ -257,6 +269,8 @@ class DictIterator(IteratorValue):
         if self.is_ordered and self.has_moved():
             self.finished = True
             ctx.throw(RuntimeError, "OrderedDict mutated during iteration")
+        # The number of keys is all that a dict compares; as many others in their place go unnoticed, in an order that
+        # is CPython's affair.
         if len(self.owner.entries) != len(self.keys) or self._has_failed:
             self._has_failed = True
             kind = "OrderedDict" if self.is_ordered else "dictionary"
@@ -295,6 +309,7 @@ class CountIterator(IteratorValue):
 
     def advance(self, ctx: Tracer) -> Value | None:
         value = self.current
+        # Numbers may be symbols, or of the program's own class with an ``__add__``.
         self.current = ctx.call_builtin(operator.add, [value, self.stride], {})
         return value
 
@@ -332,6 +347,7 @@ class RowIterator(IteratorValue):
         self.pools = pools
         self.options = list(options)
         self.position = 0
+        # Of positions: what is at them may be anything, and is never compared.
         self._rows = self._choices()
 
     def _choices(self) -> Iterator[tuple[int, ...]]:
@@ -371,6 +387,7 @@ class SliceIterator(IteratorValue):
         return itertools.islice
 
     def advance(self, ctx: Tracer) -> Value | None:
+        # Items before the next one wanted are taken and dropped.
         goal = self.following if self.stop is None else min(self.following, self.stop)
         while not self.finished and self.taken < goal:
             self._take(ctx)
@@ -379,6 +396,7 @@ class SliceIterator(IteratorValue):
             return None
         self.following += self.stride
         if self.stop is not None:
+            # Not beyond the end: a later call would take items that belong to who comes after.
             self.following = min(self.following, self.stop)
         return self._take(ctx)
 
@@ -407,9 +425,11 @@ class ZipIterator(IteratorValue):
         for index, iterator in enumerate(self.iterators):
             value = iterator.step(ctx)
             if value is None:
+                # The first ones were stepped already: those items are lost, as in CPython.
                 self._check(ctx, index)
                 return None
             values.append(value)
+        # ``zip()`` of nothing is empty.
         return TupleValue(values) if values else None
 
     def _check(self, ctx: Tracer, index: int) -> None:
@@ -419,6 +439,7 @@ class ZipIterator(IteratorValue):
             ctx.throw(
                 ValueError, f"zip() argument {index + 1} is shorter than argument{'s 1-' if index > 1 else ' '}{index}"
             )
+        # The first has ended; with ``strict`` the others must end as well.
         for later, iterator in enumerate(self.iterators[1:], 2):
             if iterator.step(ctx) is not None:
                 ctx.throw(

@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 from capture.guards.sources import ConstSource, Source
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize, trusted
+from capture.values.classes import ClassValue, SuperValue
 from capture.values.constant import ConstantValue
-from capture.values.function import BuiltinValue, ClassValue, FunctionValue, SuperValue
+from capture.values.function import BuiltinValue, FunctionValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import TupleValue
 from capture.values.user_object import UserObject, lookup

@@ -1,4 +1,9 @@
-"""Dicts and their subclasses, and the views of them."""
+"""Dicts and their subclasses, and the views of them.
+
+Entries are held by a hash of ours (``key_of``): constants by themselves, objects by their identity.  So two values are
+one key exactly where Python would find them equal; where that would take code of the program, or a NaN, the graph
+ends.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +40,7 @@ class ObjectKey:
 def key_of(ctx: Tracer, value: Value) -> object:
     """What a value hashes as."""
     value = realize(ctx, value)
+    # A tuple of objects hashes by its items.
     if isinstance(value, TupleValue):
         return tuple(key_of(ctx, item) for item in value.items)
     try:
@@ -43,11 +49,13 @@ def key_of(ctx: Tracer, value: Value) -> object:
             ctx.stop(
                 Kind.HASH, f"{value.describe()} is hashed and compared by code of its own", "use a constant as key"
             )
+        # Raises the TypeError that the program would see.
         hash(key)
         if differs_from_itself(key):
             ctx.stop(Kind.HASH, "NaN is looked for as a key, which depends on which object it is")
         return key
     except NotConstant:
+        # No constant: a tensor, a module, an object of the program's.
         return _identity_key(ctx, value)
     except TypeError:
         ctx.throw(TypeError, f"unhashable type: '{value.python_type().__name__}'")
@@ -70,6 +78,7 @@ def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
     own: object = cls.__hash__
     if own is not object.__hash__ and not _hashes_by_identity(cls):
         ctx.stop(Kind.HASH, f"{value.describe()} is hashed by code of its own", "use a constant as key")
+    # It must be none of the others that are keys, in later calls too: relied on there.
     ctx.keys.add(ctx, value)
     return ObjectKey(value)
 
@@ -102,16 +111,19 @@ class DictValue(Value):
 
     def entries_changed(self) -> tuple[list[Value], list[tuple[Value, Value]]] | None:
         """The keys to take out, then the entries to write; None where that would not give the order of the keys."""
+        # Found a b c, now a c d: b is taken out, d written.  Neither c a d nor a c b can be reached so.
         kept = [key for key in self.found if key in self.entries]
         if [*self.entries][: len(kept)] != kept or self.cls is not dict:
             return None
         gone = [self.found[key][0] for key in self.found if key not in self.entries]
+        # Entries are pairs that are replaced when they change, so that identity tells which did.
         return gone, [entry for key, entry in self.entries.items() if self.found.get(key) is not entry]
 
     def python_type(self) -> type:
         return self.cls
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
+        # Only an OrderedDict has a ``__dict__``.
         if self.cls is not collections.OrderedDict or hasattr(self.cls, name):
             return super().attribute(ctx, name)
         if name in self.attributes:
@@ -141,6 +153,8 @@ class DictValue(Value):
         ctx.changed(self)
         kept = self.entries.get(hashed)
         self.moves += kept is None
+        # As in CPython the first key stays where an equal one is assigned: ``{1: a}`` after ``d[True] = b`` has the key
+        # 1.
         self.entries[hashed] = (kept[0] if kept else key, value)
 
     def remove(self, ctx: Tracer, key: Value) -> Value | None:

@@ -1,4 +1,8 @@
-"""Tensors: a node of the graph and a fake tensor that carries the metadata."""
+"""Tensors: a node of the graph and a fake tensor that carries the metadata.
+
+Reading an attribute answers from the fake, records an operation, or gives a method bound to the value; what the
+program hung on a tensor, and its ``grad``, are kept in ``written`` until the frame leaves.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +51,12 @@ class TensorValue(Value):
         self.fake = fake
         self.source = source
         self.cls = cls
+        # The real tensor, of inputs.
         self.obj: Any = None
         self.written: dict[str, Value] = {}
         self.is_a_gradient = False
         """Whether it was made to be some tensor's ``.grad``, which has to fit where it is assigned."""
+        # Nodes for dynamic sizes, each made once.
         self._sizes: dict[int, Value] = {}
 
     def python_type(self) -> type:
@@ -64,12 +70,14 @@ class TensorValue(Value):
             return ctx.literal(getattr(self.fake, name))
         if name == "shape":
             return self.shape(ctx)
+        # Attributes that compute a view: an operation.
         if name in _VIEWS:
             return ctx.record(getattr, [self, ConstantValue(name)], {})
         if name == "grad":
             return self.gradient(ctx)
         if name in ("is_leaf", "grad_fn") and not has_known_history(self.fake):
             ctx.stop(Kind.TENSOR_ATTRIBUTE, f"`{name}` of a view without a history, of what has one since, is read")
+        # Whether it has a history may differ from call to call.
         if name == "is_leaf" or (name == "grad_fn" and self.fake.grad_fn is None):
             self._rely_on_being_a_leaf_or_not(ctx)
             return boolean(self.fake.is_leaf) if name == "is_leaf" else NONE
@@ -85,13 +93,16 @@ class TensorValue(Value):
             ctx.guard(AttrSource(self.source, "is_leaf"), "true" if self.obj.is_leaf else "false")
 
     def gradient(self, ctx: Tracer) -> Value:
+        # Assigned in this frame, and not yet on the real tensor.
         if "grad" in self.written:
             return realize(ctx, self.written["grad"])
+        # Made here: a gradient could only have come by a backward, which writes it.
         if self.source is None:
             if self.fake.requires_grad and not is_leaf(self.fake):
                 ctx.stop(Kind.TENSOR_ATTRIBUTE, f"`grad` of {self.describe()}, which is no leaf, is read")
             return NONE
         self._rely_on_being_a_leaf_or_not(ctx)
+        # Reading ``grad`` of what is no leaf warns, unless it keeps it: CPython does that.
         if not self.obj.is_leaf:
             if not self.obj.retains_grad:
                 ctx.stop(Kind.TENSOR_ATTRIBUTE, f"`grad` of {self.describe()}, which is no leaf, is read")
@@ -115,6 +126,7 @@ class TensorValue(Value):
         if member is None:
             return self._own_attribute(ctx, name)
         if callable(member):
+            # Programs replace methods of ``torch.Tensor``: the one that is called is relied on.
             source = _path_of_method(name) if self.cls is torch.Tensor else _path_of_member(self.cls, name)
             if isinstance(member, FunctionType) and not trusted(member):  # the program's, in place of torch's
                 return ctx.call_builtin(MethodType, [ctx.wrap(member, source), self], {})
@@ -137,6 +149,7 @@ class TensorValue(Value):
         if name == "requires_grad" and isinstance(value, ConstantValue):
             ctx.call(self.attribute(ctx, "requires_grad_"), [boolean(value.value)])
             return
+        # An effect: the real attribute is set when the frame leaves.
         if name == "grad" and value is not None and self.source is not None:
             held = realize(ctx, value)
             self._insist_that_it_fits(ctx, held)
@@ -156,6 +169,7 @@ class TensorValue(Value):
         if grad is self:
             ctx.stop(Kind.ERROR_IN_AN_OPERATION, f"{self.describe()} is assigned as its own gradient")
         try:
+            # Tried on a twin, so that this fake keeps what it has.
             self.fake.detach().grad = None if grad is NONE else grad.fake  # type: ignore[attr-defined]
         except (AttributeError, RuntimeError, TypeError) as error:
             ctx.stop(Kind.ERROR_IN_AN_OPERATION, f"a gradient is assigned that does not fit: {error}")

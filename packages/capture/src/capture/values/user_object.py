@@ -16,8 +16,8 @@ from capture.bytecode.versions import NO_DICT, PY313
 from capture.guards.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
 from capture.reasons import Kind
 from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, realize, rely_on_no_member, type_name
+from capture.values.classes import bind, is_made_by_code, written_member
 from capture.values.constant import ConstantValue
-from capture.values.function import bind, is_made_by_code, written_member
 from capture.values.instance_dict import InstanceDict
 
 _MISSING = object()
@@ -32,12 +32,15 @@ class UserObject(Value):
         self.is_of_thread = issubclass(cls, threading.local)
         self.obj = obj
         self.source = source
+        # What was written, by name; None where it was deleted.
         self.overlay: dict[str, Value | None] = {}
         self.deleted: set[str] = set()  # what the real object has, also where it was written again, and comes last
         self.new_args: list[Value] = []
         self.class_source: Source | None = None
         self._view: InstanceDict | None = None
+        # Known once all keys of its ``__dict__`` were seen to be plain texts, which compare without code.
         self._names_are_texts = False
+        # Paths are compared and keep their hashes: one object for each.
         self._entries: dict[str, Source] = {}
 
     def python_type(self) -> type:
@@ -55,6 +58,7 @@ class UserObject(Value):
     def attribute(self, ctx: Tracer, name: str) -> Value:
         ctx.rely_on_member(self.cls, name)
         getter: object = self.cls.__getattribute__
+        # Its own ``__getattribute__`` runs first, and may call ``object``'s (``plain_attribute``).
         if isinstance(getter, FunctionType):
             return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
         if issubclass(self.cls, _PROXIES):
@@ -70,6 +74,7 @@ class UserObject(Value):
             return ctx.literal(self.cls)
         if name == "__dict__" and isinstance(member, GetSetDescriptorType):
             return self._dict(ctx)
+        # Properties and slots come before the instance's dict; functions and plain members behind it.
         if member is not _MISSING and is_data_descriptor(member):
             return self._data_descriptor(ctx, owner, member, name)
         if name in self.overlay:
@@ -82,6 +87,7 @@ class UserObject(Value):
                 return ctx.wrap(held, self._entry(name))
         written = written_member(ctx, self.cls.__mro__, name)
         if written is not None:
+            # The class's member shows only because the instance has none of that name: relied on.
             self.absent(ctx, name)
             return realize(ctx, written)
         if member is _MISSING:
@@ -90,6 +96,7 @@ class UserObject(Value):
         return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
 
     def _data_descriptor(self, ctx: Tracer, owner: type, member: object, name: str) -> Value | None:
+        # A property, or another descriptor; what follows is a slot.
         if not isinstance(member, MemberDescriptorType):
             return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
         if name in self.overlay:
@@ -100,6 +107,7 @@ class UserObject(Value):
         if isinstance(self.cls.__getattribute__, FunctionType):
             ctx.stop(Kind.ATTRIBUTE, f"the slot `{name}` of {self.describe()} is read behind its `__getattribute__`")
         try:
+            # Past any code of the class.
             held = member.__get__(self.obj)
         except AttributeError:
             self.absent(ctx, name)
@@ -126,6 +134,7 @@ class UserObject(Value):
         _, member = lookup(self.cls, name)
         if member is _MISSING:
             rely_on_no_member(ctx, self.cls.__mro__, name)
+        # Other threads may have an attribute of their own there.
         elif self.is_of_thread and name not in self.overlay and not isinstance(member, FunctionType):
             ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()} is what its class says in some threads")
         if self.source is None or name in self.overlay:
@@ -192,8 +201,10 @@ class UserObject(Value):
         for name, obj in held.items():
             if name not in self.overlay:
                 yield name, LazyValue(obj, self._entry(name))
+            # Written again in place: it keeps its position.
             elif (written := self.overlay[name]) is not None and name not in self.deleted:
                 yield name, written
+        # New names come last, and so do those that were deleted in between.
         for name, value in self.overlay.items():
             if value is not None and (name not in held or name in self.deleted):
                 yield name, value
@@ -219,6 +230,7 @@ class UserObject(Value):
         slot = isinstance(member, MemberDescriptorType)
         if member is not _MISSING and is_data_descriptor(member) and not (slot and is_made_by_code(owner)):
             ctx.stop(Kind.DESCRIPTOR, f"the attribute `{name}` of {self.describe()} is assigned through a descriptor")
+        # ``__slots__`` without a ``__dict__``.
         if not slot and not self.cls.__dictoffset__ and not self.is_of_thread:
             ctx.throw(AttributeError, _no_place(self.cls, name, member))
         if value is None and not self._has_own(name):

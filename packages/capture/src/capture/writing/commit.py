@@ -36,8 +36,9 @@ from capture.guards.sources import (
 )
 from capture.reasons import Kind, Reason
 from capture.values.base import Value
+from capture.values.classes import ClassValue
 from capture.values.context_var import ContextVarValue
-from capture.values.function import CellValue, ClassValue, NamespaceValue
+from capture.values.function import CellValue, NamespaceValue
 from capture.values.lock import LockValue
 from capture.values.parameters import all_positional, argument_names
 from capture.values.tensor import TensorValue
@@ -73,6 +74,7 @@ class Written:
         if source is None:
             return
         if isinstance(value, CellValue):
+            # A cell of the function itself is read by two paths: as a cell and as a variable.
             if isinstance(source, CellSource):
                 self._variables.add(ClosureSource(source.index, source.name))
             self._attributes[source] = ("cell_contents",)
@@ -89,9 +91,11 @@ class Written:
             return True
         if not isinstance(source, _STORED) or not isinstance(source, Derived):
             return False
+        # Of a container any item counts, as items may have moved.
         parent = source.parent
         if parent in self._containers:
             return True
+        # An attribute, read as such or from the object's ``__dict__``.
         owner = parent.parent if isinstance(parent, DictSource) else parent
         return owner in self._attributes and _name(source) in self._attributes[owner]
 
@@ -128,7 +132,10 @@ class Commit:
         self._written = written
         asked = (guard for guard in guards if twice or guard.kind != "tensor")  # which the graph writes to
         self._guards = [guard for guard in asked if written.is_told_by(guard)]
+        # The local that says whether there were other threads at the beginning.
         self._others = ""
+        # What was read from places that will be written, and the local that holds it: identity is compared with what is
+        # there.
         self._read: dict[Source, str] = {}
         self._unbegun = writer.emit.label()
         self._lost: tuple[Instruction, Instruction] | None = None
@@ -145,9 +152,12 @@ class Commit:
         if not self.asks:
             return
         emit, self._others = self.writer.emit, self.writer.fresh("others")
+        # CPython lets another thread run only at certain instructions; a call by a subscript is none of them
+        # (``Uninterrupted``).
         emit.load_uninterrupted(has_other_threads)
         emit.call_uninterrupted(0)
         emit.store_fast(self._others)
+        # The graph cannot be taken back: looked at before it, too.
         if not self.twice:
             self._look(self._unbegun)
         self.writer.watch(self._note)
@@ -158,6 +168,8 @@ class Commit:
         if not self.asks or not self.twice:
             yield
             return
+        # Reading a path that another thread took away raises; the handler then starts over, where there are other
+        # threads.
         self._missing = self.writer.emit.label()
         with self.writer.emit.handled_by(self._missing, 0):
             yield
@@ -195,6 +207,7 @@ class Commit:
     def _write_missing(self, missing: Instruction) -> None:
         emit, gone, interrupted = self.writer.emit, self.writer.emit.label(), self.writer.emit.label()
         emit.place(missing)
+        # As CPython's own handlers begin and end; an error of another kind is raised again.
         emit.emit("PUSH_EXC_INFO")
         with emit.handled_by(interrupted, 1, lasti=True):
             emit.load_callable(_is_of_what_is_gone)
@@ -218,6 +231,8 @@ class Commit:
         emit.load_uninterrupted(Uninterrupted(Guards(*to_spec(self._guards)).check))
         if code.co_freevars:
             emit.build_closure(code.co_freevars)
+        # Guards are asked with a function and its arguments, as the engine asks them: one is made with this frame's
+        # cells.
         emit.make_function(all_positional(code), closure=bool(code.co_freevars))
         names = argument_names(code)
         for name in names:

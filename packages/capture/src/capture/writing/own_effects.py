@@ -33,8 +33,9 @@ from capture.guards.sources import (
     Source,
 )
 from capture.values.base import LazyValue, Value, settled
+from capture.values.classes import ClassValue
 from capture.values.constant import UNBOUND, ConstantValue
-from capture.values.function import CellValue, ClassValue, NamespaceValue
+from capture.values.function import CellValue, NamespaceValue
 from capture.values.mapping import DictValue
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, OutsideList, SequenceValue, SetValue

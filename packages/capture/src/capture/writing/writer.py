@@ -77,11 +77,16 @@ class Writer:
     def __init__(self, code: CodeType, emit: Emitter) -> None:
         self.code = code
         self.emit = emit
+        # The local that holds a value's object, by the value's identity; ``_keep`` keeps the values, and so the ids,
+        # alive.
         self._locals: dict[int, str] = {}
         self._keep: list[Value] = []
+        # Values under construction: met again, one refers to itself.
         self._building: set[int] = set()
+        # Beginnings of paths that were read into a local; ``_uses`` counts how many paths go on from each.
         self._paths: dict[Source, str] = {}
         self._uses: collections.Counter[Source] = collections.Counter()
+        # Locals that were unbound.
         self._gone: set[str] = set()
         self._count = 0
         self._told: Callable[[Source], None] | None = None
@@ -106,6 +111,7 @@ class Writer:
         """Unbind the local variables but for those of ``wanted``: from here on the program may look what is gone."""
         spared = set()
         for value in map(settled, wanted):
+            # Of an object that is more than its contents, the object.
             value = value.whole or value
             argument = value.source.name if isinstance(value.source, ArgSource) else None
             spared.add(self._locals.get(id(value), argument))
@@ -180,6 +186,7 @@ class Writer:
 
     def share(self, sources: Iterable[Source]) -> None:
         """Announce what will be read, so that common beginnings of paths are read once."""
+        # A step that several sources share is counted once for each step that goes on from it, not for each source.
         seen: set[Source] = set()
         for source in sources:
             for step in source.chain():
@@ -212,6 +219,7 @@ class Writer:
         self._read(source)
         if self._told is not None:
             self._told(source)
+        # Read by more than one: kept, for the next.
         if isinstance(source, Derived) and self._uses[source] > 1:
             name = self._paths[source] = self.fresh("path")
             self.emit.copy()
@@ -253,6 +261,7 @@ class Writer:
                 self.load_source(source.parent)
                 emit.load_const(source.key)
                 emit.call(2)
+            # An entry of an object's ``__dict__`` that is its attribute, too: reading that is faster and makes no dict.
             case KeySource(parent=DictSource() as holder) if _is_attribute(source):
                 self.load_source(holder.parent)
                 emit.load_attr(source.key)

@@ -56,6 +56,7 @@ def run(chosen: argparse.Namespace) -> int:
     for check in CHECKS:
         finding = check()
         print(finding, flush=True)
+        # What is optional and not here (None) is no failure.
         works = works and finding.good is not False
     print("everything that is needed is here" if works else "something is missing: see above")
     return 0 if works else 1
@@ -72,6 +73,7 @@ def headers() -> Finding:
     found = (Path(sysconfig.get_paths()["include"]) / "Python.h").exists()
     if found:
         return Finding(True, "Python's headers")
+    # Without a GPU nobody needs them.
     needed = torch.cuda.is_available()
     hint = "install python3-dev (Debian, Ubuntu) or python3-devel (Fedora): kernels on GPUs are launched through them"
     return Finding(False if needed else None, "Python's headers are not here", hint)
@@ -104,6 +106,7 @@ def torchs_insides() -> Finding:
 
 def compiler() -> Finding:
     try:
+        # Asked as compiling asks, settings of the environment included.
         found = inductor.find_compiler(inductor.Options.read(None).compiler)
     except inductor.BuildError as error:
         hint = "install g++ or clang++ (apt install g++, conda install gxx), or name one in CXX; until then graphs on"

@@ -3,6 +3,14 @@
 Two layouts are printed.  Over ``columns`` the kernel's last axis runs along the lanes and everything inside is a
 vector; over ``rows`` the kernel's axes are plain loops and the last axis of each reduction loop runs along the lanes.
 What is left over at the end of a vectorised loop is done by the same statements printed for one element.
+
+  columns (x + 1 over rows of n)                rows (sum of rows of n)
+  for (i0 = 0; i0 < m; i0++)                    for (i0 = 0; i0 < m; i0++) {
+      for (i1 = 0; i1 < n - 7; i1 += 8) ...         for (r = 0; r < n - 7; r += 8) t_lanes.add(...)
+      for (i1 = n / 8 * 8; i1 < n; i1++) ...        for (r = n / 8 * 8; r < n; r++) t_all.add(...)
+                                                    t_all.take(t_lanes)  ... the statements behind the loop }
+
+What is decided stands in the kernel's layout (``schedule/cpu``); nothing here chooses.
 """
 
 from __future__ import annotations
@@ -54,6 +62,7 @@ class Span:
 
     def whole_until(self, step: int) -> str:
         """Where the last whole step ends."""
+        # A number where it is known: compilers then see that a tail is empty or how long it is.
         if self.extent is not None:
             return str(self.extent // step * step)
         if self.start == "0":
@@ -83,6 +92,7 @@ class PrintedKernel:
     @property
     def entry(self) -> str:
         """The same function for callers that know nothing of its parameters."""
+        # Buffers, then the pointer for positions outside, then sizes, then threads: the order of ``_signature``.
         given = [f"({_pointer(argument)})p[{place}]" for place, argument in enumerate(self.kernel.arguments)]
         if self.kernel.cpu.checked:
             given.append(f"(i64*)p[{len(given)}]")
@@ -109,6 +119,7 @@ class _KernelPrinter:
 
     def print(self) -> PrintedKernel:
         with self.lines.block("{", "}"):
+            # Without iterations there may be no memory behind the pointers: not even ``once`` is computed.
             if not self._has_no_iterations():
                 for let in self.kernel.once:
                     self.root.let(let.name, self.root.value(let.value))
@@ -185,6 +196,8 @@ class _KernelPrinter:
     def _tiles(self, outer: Sequence[Symbol], span: Span, height: int) -> None:
         """Where some reads run along the rows and others along the columns: a band of rows at a time, so that the
         cache lines a column touches serve the next rows too."""
+        # Bands of rows; in each, vectors of columns, and for each of these the rows of the band.
+        # Threads share everything outside of the band's columns.
         *first, row = outer
         width, name = self.layout.width, self.names.fresh(f"{row.name}_band")
         end = self.names.fresh(f"{row.name}_end")
@@ -214,6 +227,8 @@ class _KernelPrinter:
         scope.transposed = {}
         with self.lines.block(_header(group, band.start, f"{band.stop} - {width - 1}", width), "}"):
             for load in loads:
+                # As many rows as a vector has lanes make a square: read along the memory of the transposed operand and
+                # turned in registers, it gives each row its vector, instead of one lane at a time.
                 kind, tile = scope.type_of(load.dtype, True), self.names.fresh("tile")
                 place = index_text(load.index, cpp_dialect.INDEX_STYLE, {row: group}).within(Precedence.ADD)
                 step = load.index.stride_of(column)
@@ -223,6 +238,7 @@ class _KernelPrinter:
                 scope.transposed[load] = f"{tile}[{row.name} - {group}]"
             with self._for(Span(row, group, f"{group} + {width}", None)):
                 self._every_loop(scope)
+        # What is left of the band has too few rows for a square.
         return band.whole_until(width)
 
     def _every_loop(self, scope: Scope) -> None:
@@ -234,6 +250,7 @@ class _KernelPrinter:
     def _share(self, loops: int) -> None:
         """The pragma that shares the next loops: by the team that calls the kernel, or by one of its own."""
         collapse = f" collapse({loops})" if loops > 1 else ""
+        # ``nowait``: no iteration needs another's, and whoever runs several kernels in one team waits between waves.
         if self.kernel.axes:
             self.lines.line(f"#pragma omp for nowait{collapse}")
         else:
@@ -246,8 +263,10 @@ class _KernelPrinter:
             self._statements(loop.body, scope, {})
             return
         reductions = [statement for statement in loop.body if isinstance(statement, Reduce)]
+        # Declared before the loop, per row; what they came to is named behind it.
         totals = self._accumulators(loop, laid.split, scope.lanes.width if scope.lanes else None, "all")
         spans = [Span.whole(axis) for axis in loop.axes]
+        # Over columns each lane has an accumulator of its own already, and nothing is cut.
         if laid.pieces is None or scope.lanes is not None:
             if laid.shared:
                 self._share(1)
@@ -255,6 +274,7 @@ class _KernelPrinter:
         elif laid.whole_below is not None:
             with self._where_it_is_short(loop, laid.whole_below):
                 self._pass(loop, laid, spans, scope.inner(), totals)
+            # Both ways are printed, and the length chooses when the kernel runs.
             with self.lines.block("else {", "}"):
                 self._pieces(loop, laid, laid.pieces, scope.inner(), totals)
         else:
@@ -284,6 +304,7 @@ class _KernelPrinter:
         name, unit = first.axis.name, laid.unit
         step, begin, end = (self.names.fresh(f"{name}_{part}") for part in ("step", "begin", "end"))
         # In whole vectors, or blocks of several: only the last piece has a rest to do element by element.
+        # A piece's length is rounded up, so that the last pieces may be shorter, or empty.
         rounded = index_text(_size(first.axis) + (count * unit - 1), cpp_dialect.INDEX_STYLE)
         self.lines.line(f"const i64 {step} = {rounded.within(Precedence.MULTIPLY)} / {count * unit} * {unit};")
         pieces = self._accumulators(loop, laid.split, None, "pieces", count)
@@ -296,6 +317,8 @@ class _KernelPrinter:
             own = {name: f"{text}[piece]" for name, text in pieces.items()}
             self._pass(loop, laid, spans, scope.inner(), own)
         with self.lines.block(f"for (i64 piece = 0; piece < {count}; piece++) {{", "}"):
+            # One after the other, whichever thread made them: floats are added in the same order for any number of
+            # threads.
             for name, text in pieces.items():
                 self.lines.line(f"{totals[name]}.take({text}[piece]);")
 
@@ -303,12 +326,14 @@ class _KernelPrinter:
         """The last axis along the lanes: blocks of several vectors, single vectors, single elements."""
         *outer, inner = spans
         width, count = self.layout.width, laid.side_by_side
+        # One accumulator per lane (times ``count`` vectors), joined at the end with that of the tail, ``totals``.
         partial = self._accumulators(loop, laid.split_in_lanes, width, "lanes", count)
         with ExitStack() as stack:
             for span in outer:
                 stack.enter_context(self._for(span))
             if count > 1:
                 self._blocks(loop, laid, inner, scope, partial)
+            # Whole vectors that the blocks left over; none is printed where there cannot be one.
             if count == 1 or inner.rest(width * count) >= width:
                 first = {name: f"{text}[0]" if count > 1 else text for name, text in partial.items()}
                 start = inner.start if count == 1 else inner.whole_until(width * count)
@@ -373,6 +398,7 @@ class _KernelPrinter:
         name, dtype = statement.name, statement.dtype
         if statement.kind == "welford":
             kind = scope.type_of(dtype, vector)
+            # ``Result`` nodes read these by part.
             scope.let(f"{name}_mean", Operand(Text(f"{total}.mean"), dtype, vector))
             scope.let(f"{name}_m2", Operand(Text(f"{total}.m2"), dtype, vector))
             weight = f"splat<{kind}>({total}.count)" if vector else f"{kind}({total}.count)"
@@ -399,6 +425,7 @@ class _KernelPrinter:
     def _reduce(self, statement: Reduce | Scan, scope: Scope, total: str) -> None:
         value = scope.value(statement.value)
         if scope.lanes is not None:
+            # An accumulator of lanes takes a vector even where all its elements are one.
             value = scope.spread(value)
         arguments = [str(value.text)]
         if statement.kind in POSITIONS:
@@ -424,6 +451,8 @@ class _KernelPrinter:
         # One element: without lanes, or the same place for all of them, which then hold one value.
         if scope.lanes is None or (uniform and stride is not None and not stride.terms and statement.mode == "set"):
             self._store_element(statement, scope, value, mask, bound)
+        # Neighbours lie side by side, so that one instruction stores them all; else lane by lane, in the order of
+        # iterations.
         elif stride == 1 and statement.mode == "set" and not any(operand.vector for operand in bound.values()):
             self._store_vector(statement, scope, value, mask, bound)
         else:

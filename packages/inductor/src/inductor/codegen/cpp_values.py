@@ -59,17 +59,20 @@ class Scope:
         self.results: dict[str, Operand] = {} if results is None else results
         self.mask = mask
         self._parent = parent
+        # By type and text: text that is the same in sight has the same value, until a store.
         self._named: dict[tuple[str, str], Text] = {}
         self.transposed: dict[Load, str] = {}
 
     def inner(self) -> Scope:
         """A block inside this one: sees what is named here, and keeps its own names to itself."""
+        # Results are copied, as those of this block are gone behind it; names are found through ``_parent``.
         made = Scope(self.lines, self.names.inner(), self.lanes, dict(self.results), self, self.mask)
         made.transposed = self.transposed
         return made
 
     def masked(self, mask: Operand) -> Scope:
         """The same block where only some lanes may be read: what is read there is not what is read outside."""
+        # ``transposed`` is not handed on: a square is read as a whole, and not by lanes.
         return Scope(self.lines, self.names, self.lanes, dict(self.results), self, mask)
 
     # -- types --------------------------------------------------------------------------------------------------------
@@ -128,6 +131,7 @@ class Scope:
         done: dict[int, Operand] = {}
         for node in order:
             operand = _PRINTERS[type(node)](self, node, done)
+            # Under a name it is a statement of its own, outside of any ``?:`` that would skip it.
             if isinstance(node, Apply) and node.op in CHECKS:  # what is not chosen is checked, too
                 operand = self.named(operand, "at")
             elif uses[id(node)] > 1 or len(operand.text.text) > LONGEST_INLINE:
@@ -147,11 +151,13 @@ class Scope:
             for symbol, value in (bound or {}).items()
         }
         if self.lanes is not None:
+            # A lambda of ``each`` computes one lane after the other; what is a vector outside is indexed there.
             names[self.lanes.symbol] = f"({self.lanes.symbol.name} + lane)"
         return self.index(index, names)
 
     def stride(self, index: Index) -> Index | None:
         """How the index moves from lane to lane; 0 where it does not, None where it is irregular."""
+        # Of symbols that are read from tensors the caller asks ``bound``.
         if self.lanes is None or self.lanes.symbol not in index.symbols:
             return Index.of(0)
         return index.stride_of(self.lanes.symbol)
@@ -176,6 +182,7 @@ def _const(scope: Scope, node: Const, done: Mapping[int, Operand]) -> Operand:
 
 def _index_value(scope: Scope, node: IndexValue, done: Mapping[int, Operand]) -> Operand:
     stride = scope.stride(node.index)
+    # Does not move: one number, which stays a scalar.
     if stride is not None and not stride.terms:
         text = scope.index(node.index)
         kind = scalar_type(node.dtype)
@@ -197,6 +204,8 @@ def _load(scope: Scope, node: Load, done: Mapping[int, Operand]) -> Operand:
     if regular and stride is not None and not stride.terms:
         text = scope.index(node.index, {symbol: str(value.text) for symbol, value in bound.items()})
         operand = Operand(Text(f"{node.buffer}[{text}]"), node.dtype)
+    # Side by side, or every second one (complex numbers seen as pairs, halves of a last axis of two): instructions
+    # exist.
     elif regular and (stride == 1 or (stride == 2 and node.dtype != torch.bool)):
         text = scope.index(node.index, {symbol: str(value.text) for symbol, value in bound.items()})
         place = f"{node.buffer} + {text.within(Precedence.ADD)}"
@@ -217,6 +226,7 @@ def _vector_load(scope: Scope, dtype: torch.dtype, place: str, every_second: boo
 def _lane_load(scope: Scope, node: Load, bound: Mapping[Symbol, Operand]) -> str:
     element = f"{node.buffer}[{scope.lane_index(node.index, bound)}]"
     if node.dtype == torch.bool:
+        # A mask has all bits of a lane set where it is true, and -1 is that.
         element = f"-(i32){element}"
     kind = scope.type_of(node.dtype, True)
     if scope.mask is not None and scope.mask.vector:
@@ -232,9 +242,11 @@ def _masked(scope: Scope, node: Masked, done: Mapping[int, Operand]) -> Operand:
     condition = scope.named(done[id(node.condition)], "inside")
     if condition.vector:
         return _masked_lanes(scope, node, condition)
+    # The variable is declared before the branch, so its type has to be known before the body is printed.
     trial = _differs_between_lanes(scope, node.body)
     name = scope.names.fresh("t")
     other = _const(scope, node.other, done)
+    # A condition that is one for all lanes is a branch: nothing of the body is computed where it does not hold.
     start = scope.spread(other) if trial else other
     scope.lines.line(f"{scope.type_of(node.dtype, trial)} {name} = {start.text};")
     with scope.lines.block(f"if ({condition.text}) {{", "}"):
@@ -246,6 +258,7 @@ def _masked(scope: Scope, node: Masked, done: Mapping[int, Operand]) -> Operand:
 def _masked_lanes(scope: Scope, node: Masked, condition: Operand) -> Operand:
     mask = condition
     if scope.mask is not None and scope.mask.vector:
+        # Reads inside are allowed where the outer mask allows them, too; what is chosen depends on the inner one alone.
         both = cpp_dialect.format_of("and", "mask")(scope.mask.text, condition.text)
         mask = scope.named(Operand(both, torch.bool, True), "inside")
     body = scope.spread(scope.masked(mask).value(node.body))
@@ -265,6 +278,7 @@ def _differs_between_lanes(scope: Scope, expr: Expr) -> bool:
         seen.add(id(node))
         if isinstance(node, Load | IndexValue) and scope.lanes.symbol in node.index.symbols:
             return True
+        # What was named before is a vector or not; an index shows it itself.
         if isinstance(node, Result) and _result(scope, node, {}).vector:
             return True
         stack.extend(children(node))
@@ -280,11 +294,14 @@ def _apply(scope: Scope, node: Apply, done: Mapping[int, Operand]) -> Operand:
     special = _SPECIAL.get(node.op)
     if special is not None:
         return special(scope, node, operands, vector)
+    # Positions are int64, of which a vector holds half as many as of 32 bits, and needs two comparisons.
     if vector and _compares_positions(node, operands):
         pairs = zip(node.args, operands, strict=True)
         operands = [_position(scope, arg) if fits_32_bits(arg) else _narrowed(operand) for arg, operand in pairs]
     kind = _kind(operands[-1].dtype, vector)
     style = cpp_dialect.format_of(node.op, kind)
+    # Vector functions take vectors only; operators of gcc's vector types take a scalar beside a vector, of the same
+    # dtype.
     if (vector and style.is_call) or (vector and operands[-1].dtype == torch.bool):
         operands = [scope.spread(operand) for operand in operands]
     elif vector and operands[-1].dtype in PROMOTED:
@@ -294,8 +311,10 @@ def _apply(scope: Scope, node: Apply, done: Mapping[int, Operand]) -> Operand:
     elif vector and not any(operand.vector for operand in operands[-1:]) and len(operands) == 1:
         operands = [scope.spread(operands[0])]
     text = style(*(operand.text for operand in operands))
+    # A comparison of vectors gives integers, which become the mask type.
     if node.dtype == torch.bool and operands[-1].dtype != torch.bool and vector:
         text = _comparison_mask(scope, text, operands[-1].dtype)
+    # C computes small integers as int: back to their width, so that they wrap as torch's do.
     elif not vector and node.dtype in PROMOTED and not style.is_call:
         text = Text(f"{scalar_type(node.dtype)}({text})")
     return Operand(text, node.dtype, vector)
@@ -341,6 +360,7 @@ def _where(scope: Scope, node: Apply, operands: list[Operand], vector: bool) -> 
     if not vector:
         chosen = (operand.text.within(Precedence.LOGICAL) for operand in (condition, yes, no))
         return Operand(Text("{} ? {} : {}".format(*chosen), Precedence.CHOICE), node.dtype)
+    # One truth for all lanes, though what is chosen differs.
     if not condition.vector:
         condition = scope.spread(condition)
     text = cpp_dialect.format_of("where", "any")(condition.text, scope.spread(yes).text, scope.spread(no).text)
@@ -348,6 +368,7 @@ def _where(scope: Scope, node: Apply, operands: list[Operand], vector: bool) -> 
 
 
 def _cast(scope: Scope, node: Apply, operands: list[Operand], vector: bool) -> Operand:
+    # A position is made in 32 bits at once rather than in 64 and converted.
     if vector and node.dtype == torch.int32 and fits_32_bits(node.args[0]):
         return _position(scope, node.args[0])
     return cast_operand(scope, operands[0], node.dtype)
@@ -367,6 +388,7 @@ def cast_operand(scope: Scope, operand: Operand, dtype: torch.dtype) -> Operand:
     if source == dtype:
         return operand
     if source in HALVES:
+        # Half precision has no arithmetic of its own: it goes by way of float32 in both directions.
         wide = f"from_{scalar_type(source)}<{scope.type_of(torch.float32, vector)}>({operand.text})"
         return cast_operand(scope, Operand(Text(wide), torch.float32, vector), dtype)
     if dtype in HALVES:
@@ -385,6 +407,7 @@ def cast_operand(scope: Scope, operand: Operand, dtype: torch.dtype) -> Operand:
         kind = scalar_type(dtype)
         made = f"to_float<{kind}>" if dtype in FLOATS and source not in FLOATS else kind
         return Operand(Text(f"{made}({operand.text})"), dtype)
+    # A mask's lanes are -1 and 0; numbers are 1 and 0.
     if source == torch.bool:
         return Operand(
             Text(f"convert<{scope.type_of(dtype, True)}>({operand.text.within(Precedence.UNARY)} & 1)"), dtype, True

@@ -2,6 +2,15 @@
 
 Where a row fits one block, nothing is looped and what one pass has read the next one still has; otherwise each loop of
 the kernel is a pass over the row.
+
+A program works on one block: a tile of the kernel's axes, flattened to one position per tile (``x_index``,
+``y_index``), and along r a row or a piece of it.  Triton sees tensors of one shape; which of their elements exist is
+said by masks (``Inside``).  The text of a softmax over rows of 1000, which fit a block of 1024:
+
+    x_index = tl.program_id(0)
+    r_index = tl.arange(0, RBLOCK)
+    r_inside = r_index < 1000
+    ... load with r_inside; max_along; exp; sum_along; store with r_inside
 """
 
 from __future__ import annotations
@@ -82,7 +91,9 @@ _ALONG = {
     "argmax": "argmax_along",
     "argmin": "argmin_along",
 }
+"""Reductions by their functions of ``runtime/triton_math``, which reduce a block along its last dimension."""
 _BEATS = {"argmax": "beats_max", "argmin": "beats_min"}
+"""Whether a value and its place win against those so far: ties go to the smaller place, as in eager."""
 
 
 class _TritonPrinter:
@@ -94,15 +105,19 @@ class _TritonPrinter:
         self.lines = Lines()
         self.names = Names(_names_in(kernel))
         self.dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
+        # Positions have 32 bits unless some buffer needs more.
         self.wide = ".to(tl.int64)" if _is_huge(kernel) else ""
         self.dimensions = shape.dimensions
+        # How many dimensions stay after a reduction: all but r.
         self.kept = len(self.dimensions) - (shape.r is not None)
         self.block = f"[{', '.join(shape.sides)}]"
         extents = {product(loop.axes) for loop in kernel.loops if loop.axes}
+        # Every row fits its block: one step, no loop, and values stay in registers from one pass to the next.
         self.persistent = shape.r is not None and all(_is_at_most(extent, shape.r) for extent in extents)
         # Then one range along r serves all loops, and what one of them has read the next need not read again.
         self.one_row = len(extents) <= 1
         self.grid = _grid(kernel, shape)
+        # Symbols that some index still mentions once tiles are walked as one: only these get variables.
         self.named = {symbol for index in indices_of(kernel.passes) for symbol in self.grid.flattened(index).symbols}
 
     def print(self) -> PrintedTritonKernel:
@@ -112,6 +127,7 @@ class _TritonPrinter:
             if self.kernel.members:
                 print_members(self.lines, self.kernel, self.shape, self._member)
             elif self.shape.tiling is not None and self.shape.tiling.persistent is not None:
+                # A fixed number of programs, each of which goes from block to block.
                 blocks = _text(self.shape.blocks)
                 with self.lines.block(f"for program in range(tl.program_id(0), {blocks}, tl.num_programs(0)):"):
                     self._program("program")
@@ -122,6 +138,7 @@ class _TritonPrinter:
 
     def _member(self, kernel: Kernel, shape: Shape) -> None:
         """What is done for one block of one of the kernel's members."""
+        # Members print into the text of the whole, each with its own names, grid and masks.
         printer = _TritonPrinter(kernel, shape)
         printer.lines = self.lines
         printer._program("block")
@@ -142,6 +159,7 @@ class _TritonPrinter:
 
     def _tiles(self, place: str) -> Inside:
         """Where the program's block lies."""
+        # Used once per tile: it gets a name.
         if len(self.shape.tiles) > 1 and place != "program":
             self.lines.line(f"program = {place}")
             place = "program"
@@ -151,6 +169,7 @@ class _TritonPrinter:
             if tile.block is not None:
                 text += f" * {tile.name.upper()}BLOCK + {self._range(tile.name)}"
             self.lines.line(f"{tile.name}_index = {text}")
+            # A tile whose extent the block divides needs no mask.
             if not tile.is_covered:
                 self.lines.line(f"{tile.name}_inside = {tile.name}_index < {_text(tile.extent)}")
                 conditions[tile.name] = f"{tile.name}_inside"
@@ -183,6 +202,7 @@ class _TritonPrinter:
         self.lines.line(f"r_index = {start}{self._range('r')}{self.wide}")
         conditions = dict(self.inside.conditions)
         assert self.shape.r is not None
+        # Of an empty row every element is outside.
         if extent == 0 or extent.divisible_by(self.shape.r) is None:
             self.lines.line(f"r_inside = r_index < {_text(extent)}")
             conditions["r"] = "r_inside"
@@ -192,11 +212,13 @@ class _TritonPrinter:
     def _all_of(self, conditions: Mapping[str, str], name: str) -> Inside:
         if len(conditions) < 2:
             return Inside(conditions, next(iter(conditions.values()), None))
+        # The condition of the tile has a name already.
         kept = self.inside.whole if "r" in conditions else " & ".join(conditions.values())
         self.lines.line(f"{name} = {kept} & r_inside" if "r" in conditions else f"{name} = {kept}")
         return Inside(conditions, name)
 
     def _range(self, dimension: str) -> str:
+        # In a block of several dimensions each range lies along its own: ``[:, None]`` and ``[None, :]``.
         text = f"tl.arange(0, {dimension.upper()}BLOCK)"
         if len(self.dimensions) == 1:
             return text
@@ -222,6 +244,7 @@ class _TritonPrinter:
         with self.lines.block(f"for k_start in range(0, {_text(made.inner.size)}, KBLOCK):"):
             self._factor(made, made.left, "left", "[None, :]", "y")
             self._factor(made, made.right, "right", "[:, None]", "x")
+            # Factors of float32 get here only where tf32 is allowed.
             precision = ', input_precision="tf32"' if made.dtype == torch.float32 else ""
             self.lines.line(f"{PRODUCT} = tl.dot(left, right, {PRODUCT}{precision})")
         scope.results[PRODUCT] = Block(Text(PRODUCT), torch.float32)
@@ -232,10 +255,12 @@ class _TritonPrinter:
         assert extent is not None
         assert self.shape.tiling is not None
         self.lines.line(f"{at} = k_start + tl.arange(0, KBLOCK){laid}{self.wide}")
+        # A row's mask matters to the left factor alone, a column's to the right one.
         conditions = {tile: condition for tile, condition in self.inside.conditions.items() if tile == along}
         if extent.divisible_by(self.shape.tiling.inner) is None:
             self.lines.line(f"{side}_goes_on = {at} < {_text(extent)}")
             conditions["k"] = f"{side}_goes_on"
+        # Each side has its own variable along k, as they lie along different dimensions of their blocks.
         symbol, whole = loop_variable(at, extent), " & ".join(conditions.values()) or None
         value = substitute(value, {made.inner: Index.of(symbol)})
         grid = replace(self.grid, dimensions={**self.grid.dimensions, symbol: "k"})
@@ -277,12 +302,14 @@ class _TritonPrinter:
             if isinstance(statement, Reduce):
                 self._start(statement)
         scope.inside = self.in_row
+        # Names that the pass gave are local to it, though nothing is indented: behind it the block is without r again.
         outer = dict(scope.results)
         self._statements(loop.body, scope, self.dimensions)
         scope.results.clear()
         scope.results.update(outer)
         scope.inside = self.inside
         if not self.one_row:
+            # Another pass runs along other axes: the same text now means other elements.
             scope.forget_loads()
 
     def _statements(self, body: Sequence[Statement], scope: BlockScope, spanned: Sequence[str]) -> None:
@@ -311,6 +338,7 @@ class _TritonPrinter:
             return
         start = _start_of(statement)
         self.lines.line(f"{name}_all = tl.full({self.block}, {start}, {value_type})")
+        # No place yet: any real one is smaller.
         if statement.kind in POSITIONS:
             self.lines.line(f"{name}_at = tl.full({self.block}, {2**63 - 1}, tl.int64)")
 
@@ -323,6 +351,7 @@ class _TritonPrinter:
         if kind in POSITIONS:
             at = scope.named(scope.value(IndexValue(self._position(statement), torch.int64)), "at")
             wins = self.names.fresh("wins")
+            # What is outside never wins, whatever was loaded there.
             here = f"{self.in_row.whole} & " if self.in_row.whole else ""
             self.lines.line(f"{wins} = {here}{_BEATS[kind]}({value.text}, {at.text}, {total}, {name}_at)")
             self.lines.line(f"{total} = tl.where({wins}, {value.text}, {total})")
@@ -337,6 +366,7 @@ class _TritonPrinter:
 
     def _start_scan(self, statement: Scan) -> None:
         """What a row that has several blocks carries from one to the next."""
+        # One element per row: the last constant is RBLOCK.
         rows = ", ".join([*list(self.shape.constants)[:-1], "1"])
         start = f"{_start_of(statement)}, {DTYPES[statement.dtype]}"
         self.lines.line(f"{statement.name}_carry = tl.full([{rows}], {start})")
@@ -349,12 +379,14 @@ class _TritonPrinter:
         self.lines.line(f"{name} = running_{kind}({name}_in)")
         if not self.persistent:
             self.lines.line(f"{name} = {_combined(kind, f'{name}_carry', name)}")
+            # After the block: what all of it comes to, for the blocks behind.
             self.lines.line(f"{name}_carry = {_combined(kind, f'{name}_carry', f'{_ALONG[kind]}({name}_in)')}")
         scope.results[name] = Block(Text(name), statement.dtype)
 
     def _accumulate_welford(self, statement: Reduce, value: Block) -> None:
         name = statement.name
         if self.persistent:
+            # Elements outside are 0 and weigh nothing; ``deviations_along`` is told how many there are.
             self.lines.line(f"{name}_all = tl.where({self._everywhere()}, {value.text}, 0)")
             return
         mean, m2, weight = (f"{name}_{part}s" for part in ("mean", "m2", "weight"))
@@ -362,6 +394,7 @@ class _TritonPrinter:
         self.lines.line(f"{weight} += {self._where('1.0', '0.0')}")
         # What is inside has been since the first step, so its weight is the number of steps: one division for all.
         self.lines.line(f"{share} = tl.full([], 1.0, {DTYPES[statement.dtype]}) / (r_start // RBLOCK + 1)")
+        # Welford's update, for each element of the block its own mean; they are joined at the end by ``welford_along``.
         self.lines.line(f"{before} = {value.text} - {mean}")
         self.lines.line(f"{mean} = {self._where(f'{mean} + {before} * {share}', mean)}")
         self.lines.line(f"{m2} = {self._where(f'{m2} + {before} * ({value.text} - {mean})', m2)}")
@@ -372,6 +405,7 @@ class _TritonPrinter:
         return f"tl.full({self.block}, True, tl.int1)" + (f" & {whole}" if whole else "")
 
     def _position(self, statement: Reduce) -> Index:
+        # Row-major among the axes of its own loop, as ``Reduce`` promises.
         (loop,) = (loop for loop in self.kernel.loops if any(other is statement for other in loop.body))
         position = Index.of(0)
         for axis in loop.axes:
@@ -412,16 +446,19 @@ class _TritonPrinter:
         if statement.mode != "set":  # nobody reads what others add before the kernel has ended
             function, order = f"tl.atomic_{statement.mode}", ', sem="relaxed"'
         self.lines.line(f"{function}({pointer}, {value.text}{f', {mask}' if mask else ''}{order})")
+        # Somebody may read what was just stored.
         scope.forget_loads(statement.buffer)
 
 
 def _grid(kernel: Kernel, shape: Shape) -> Grid:
+    # Axes of a tile, then of each pass along r, with the one variable that runs through all of them.
     flats: list[tuple[tuple[Symbol, ...], Symbol]] = []
     dimensions: dict[Symbol, str] = {}
     rows = [("r", axes) for axes in dict.fromkeys(loop.axes for loop in kernel.loops if loop.axes)]
     for name, axes in [*((tile.name, tile.axes) for tile in shape.tiles), *rows]:
         flat = loop_variable(f"{name}_index", product(axes))
         flats.append((axes, flat))
+        # An outer tile is one position for a program and no dimension of the block.
         if name != "outer":
             dimensions.update(dict.fromkeys((*axes, flat), name))
     numbers = frozenset(argument.name for argument in kernel.arguments if argument.number)

@@ -1,4 +1,9 @@
-"""Expression trees as Triton: every value is a block, and broadcasting does what lanes do in C++."""
+"""Expression trees as Triton: every value is a block, and broadcasting does what lanes do in C++.
+
+A value's text may be put where it is used, or get a name: with several users, or longer than LONGEST_INLINE.  Two
+texts that are the same are the same value, as long as no store is in between; that is how a load is done once
+(``named``).
+"""
 
 from __future__ import annotations
 
@@ -42,6 +47,7 @@ class Grid:
         """The index by flat positions where it walks a tile's axes as one: the compiler sees what lies side by side."""
         for axes, flat in self.flats:
             if _walks_as_one(index, axes):
+                # All but the last to 0 and that one to the flat position: ``i0 * 64 + i1`` becomes ``x_index``.
                 index = index.subs({**dict.fromkeys(axes[:-1], 0), axes[-1]: Index.of(flat)})
         return index
 
@@ -50,8 +56,11 @@ def _walks_as_one(index: Index, axes: Sequence[Symbol]) -> bool:
     if len(axes) < 2:
         return bool(axes)
     strides = [index.stride_of(axis) for axis in axes]
+    # A stride of 0 or none: the index does not move along that axis, or not evenly.
     if any(stride is None or not stride.terms for stride in strides):
         return False
+    # Row-major without gaps: each stride is the next one times its size, as in ``i0 * 64 + i1`` with 64 elements along
+    # i1.
     return all(
         axis.size is not None and outer == inner * axis.size
         for outer, inner, axis in zip(strides, strides[1:], axes[1:], strict=False)
@@ -70,6 +79,8 @@ class Inside:
 
     def along(self, dimensions: set[str]) -> str | None:
         """The condition for what moves along some dimensions only."""
+        # A load that does not move along a dimension is not masked by it: its block stays smaller.  After ``narrowed``
+        # the mask is one condition on data, which no dimension says.
         wanted = [condition for dimension, condition in self.conditions.items() if dimension in dimensions]
         if self.narrowed or len(wanted) == len(self.conditions):
             return self.whole
@@ -89,10 +100,13 @@ class BlockScope:
 
     def narrowed(self, mask: str) -> BlockScope:
         """The scope of what is computed only where ``mask`` holds, which implies the scope's own."""
+        # Names are not handed on: what is loaded under the narrower mask is not there for who reads under the wider
+        # one.
         inside = Inside(self.inside.conditions, mask, narrowed=True)
         return BlockScope(self.lines, self.names, self.grid, inside, dict(self.results))
 
     def named(self, block: Block, prefix: str = "t") -> Block:
+        # A name already.
         if block.text.text.isidentifier():
             return block
         known = self._named.get(block.text.text)
@@ -100,6 +114,7 @@ class BlockScope:
             known = Block(Text(self.names.fresh(prefix)), block.dtype, read=block.read)
             self.lines.line(f"{known.text} = {block.text}")
             self._named[block.text.text] = known
+        # ``read`` stays with the entry, where ``forget_loads`` looks for it.
         return Block(known.text, block.dtype)
 
     def let(self, name: str, block: Block) -> None:
@@ -132,7 +147,9 @@ class BlockScope:
 
     def value(self, expr: Expr) -> Block:
         """Prints what ``expr`` needs and returns its text."""
+        # ``order`` puts operands before what uses them; ``uses`` counts.
         uses, order = plan(expr)
+        # Looked for only where there is one: rewriting walks the whole tree.
         if any(isinstance(node, Apply) and node.op == "erf" for node in order):
             expr = rewrite(expr, _as_one_operator)
             uses, order = plan(expr)
@@ -173,6 +190,7 @@ def _plain_loads(expr: Expr) -> Iterator[Load]:
             if not node.bindings:
                 yield node
         else:
+            # Of something masked only the condition is read for sure.
             stack.extend(reversed(children(node)[:1] if isinstance(node, Masked) else children(node)))
 
 
@@ -182,18 +200,21 @@ def _const(scope: BlockScope, node: Const, done: Mapping[int, Block]) -> Block:
 
 def _index_value(scope: BlockScope, node: IndexValue, done: Mapping[int, Block]) -> Block:
     text = scope.index(node.index)
+    # A plain number, which takes the dtype of what it meets.
     if not node.index.symbols:
         return Block(text, node.dtype, True)
     return Block(Text(f"({text}).to({triton_dialect.DTYPES[node.dtype]})"), node.dtype)
 
 
 def _load(scope: BlockScope, node: Load, done: Mapping[int, Block]) -> Block:
+    # A number that is given by its value.
     if node.buffer in scope.grid.numbers:
         return Block(Text(node.buffer), node.dtype)
     if "r" in scope.inside.conditions and any(symbol.size == 0 for symbol in scope.grid.dimensions):
         zero = False if node.dtype == torch.bool else 0.0 if node.dtype.is_floating_point else 0
         return _const(scope, Const(zero, node.dtype), done)  # a row without elements: there may be no memory behind it
     place = scope.index(node.index, scope.bind(node.bindings, done))
+    # Places read from tensors may differ for all elements, so that the whole mask counts.
     met = {scope.grid.dimensions[symbol] for symbol in node.index.symbols if symbol in scope.grid.dimensions}
     mask = scope.inside.whole if node.bindings else scope.inside.along(met)
     text = f"{node.buffer} + {place.within(Precedence.ADD)}"
@@ -222,6 +243,7 @@ def _apply(scope: BlockScope, node: Apply, done: Mapping[int, Block]) -> Block:
     if special is not None:
         return Block(special(node, operands), node.dtype)
     style = triton_dialect.format_of(node.op, operands[-1].dtype)
+    # Functions of ours want blocks with a dtype; signs of Triton's take plain numbers.
     if style.is_call:
         operands = [_as_block(operand) for operand in operands]
     texts = [operand.text for operand in operands]
@@ -267,6 +289,7 @@ def cast_block(operand: Block, dtype: torch.dtype) -> Block:
     if dtype == torch.bfloat16 and operand.dtype != torch.float32:
         text = f"{text}.to(tl.float32)"  # the only way to it
     if operand.dtype.is_floating_point and dtype in (torch.uint8, torch.int8, torch.int16):
+        # Floats get to fewer bits by way of 32, of which the lowest are left.
         text = f"{text}.to(tl.int32)"
     return Block(Text(f"{text}.to({triton_dialect.DTYPES[dtype]})"), dtype)
 

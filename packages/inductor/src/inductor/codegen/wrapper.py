@@ -221,6 +221,7 @@ class _WrapperPrinter:
         names = [
             self._local(f"input{position}" if given is None else given.name) for position, given in enumerate(inputs)
         ]
+        # Unpacking is the test of how many there are; only a wrong call pays for finding out what is wrong.
         self.lines.line(f"try: {', '.join(names)}{',' if len(names) == 1 else ''} = inputs; inputs.clear()")
         call = f"check_list(inputs, {self.program.name!r}, {len(names)})"
         self.lines.line(f"except (AttributeError, TypeError, ValueError): {call}")
@@ -409,6 +410,7 @@ class _WrapperPrinter:
         autocast.  Kernels rely on what it said."""
         self.known[output.name] = output
         if output.name in self.read_by_kernels:
+            # Only where kernels read it: libraries and users take a tensor as it lies.
             name, strides = self._local(output.name), self._tuple(output.strides)
             dtype = self._bound(_object_name(output.dtype), output.dtype)
             self.lines.line(f"if {name}.stride() != {strides} or {name}.dtype is not {dtype}:")

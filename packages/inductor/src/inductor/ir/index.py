@@ -145,11 +145,13 @@ class Index:
 
     def stride_of(self, symbol: Symbol) -> Index | None:
         """How far the index moves when ``symbol`` grows by one; None where that is not the same everywhere."""
+        # The coefficient of the symbol, which may mention others: in ``i * n + j`` the stride of i is n.
         stride: dict[Monomial, int] = {}
         for monomial, coefficient in self.terms:
             holders = [atom for atom in monomial if symbol in _symbols_of(atom)]
             if not holders:
                 continue
+            # ``i * i``, or ``i // 4``: no single step.
             if len(holders) > 1 or holders[0] != symbol:
                 return None
             rest = list(monomial)
@@ -223,6 +225,7 @@ class Index:
             for atom in monomial:
                 product = product * _subs_atom(atom, replacements)
             total = total + product
+        # Substitution may put together what a division took apart.
         return _recombined(total)
 
     def evaluate(self, values: Mapping[Symbol, int]) -> int:
@@ -251,6 +254,7 @@ class Index:
 
     def is_below(self, limit: IndexLike) -> bool:
         """True where ``self < limit`` can be proven: loop variables are pushed to the end of their ranges first."""
+        #   i * 4 + j < 4 * n, with i < n and j < 4: the ends give (n - 1) * 4 + 3, and 4 * n - 1 minus that is 0
         slack = Index.of(limit) - 1 - _at_upper_ends(self)
         low = slack.bounds[0]
         return low is not None and low >= 0
@@ -366,6 +370,7 @@ def _product_bounds(monomial: Monomial) -> _Bounds:
     high: int | None = 1
     for atom in monomial:
         atom_low, atom_high = _atom_bounds(atom)
+        # Factors of either sign are multiplied at their ends only where they are alone; otherwise nothing is claimed.
         if low is None or atom_low is None or low < 0 or atom_low < 0:
             return _signed_product((low, high), (atom_low, atom_high)) if len(monomial) == 1 else (None, None)
         low = low * atom_low
@@ -389,6 +394,7 @@ def _at_upper_ends(index: Index) -> Index:
     """An index at least as large, free of loop variables: each variable that adds is put at the end of its range."""
     ends: dict[Symbol, IndexLike] = {}
     for symbol in index.symbols:
+        # A size, which has no upper end.
         if symbol.size is None:
             continue
         stride = index.stride_of(symbol)
@@ -405,6 +411,7 @@ def _at_upper_ends(index: Index) -> Index:
 def _exact_quotient(index: Index, divisor: Index) -> Index | None:
     """``index / divisor`` if ``divisor`` is a single term that divides every term of ``index``."""
     if len(divisor.terms) != 1:
+        # A divisor of several terms, as ``n + 1``, divides itself alone.
         return ONE if index == divisor else None
     factors, number = divisor.terms[0]
     quotient: dict[Monomial, int] = {}
@@ -429,6 +436,7 @@ def _split(index: Index, divisor: Index) -> tuple[Index, Index]:
         exact = _exact_quotient(part, divisor)
         if exact is not None:
             quotient = quotient + exact
+        # Constants are split as Python divides: 7 over 4 is 1 and 3.
         elif number is not None and not term[0]:
             quotient, rest = quotient + term[1] // number, rest + term[1] % number
         else:
@@ -445,8 +453,10 @@ def _floordiv(index: Index, divisor: Index) -> Index:
     if (value := index.as_int()) is not None and number is not None:
         return Index.of(value // number)
     quotient, rest = _split(index, divisor)
+    # ``(q * d + r) // d`` is q for 0 <= r < d: this is where most divisions vanish.
     if rest.is_nonnegative() and rest.is_below(divisor):
         return quotient
+    # ``(4 * i + 2 * j) // 6`` is ``(2 * i + j) // 3``.
     if number is not None and (common := _content(rest, number)) > 1:
         return quotient + _floordiv(_divided(rest, common), Index.of(number // common))
     return quotient + _floordiv_atom(rest, divisor)
@@ -476,6 +486,7 @@ def _mod(index: Index, divisor: Index) -> Index:
     if number is not None and (common := _content(rest, number)) > 1:
         return _mod(_divided(rest, common), Index.of(number // common)) * common
     atom = rest.as_atom()
+    # ``(x % (a * b)) % a`` is ``x % a``.
     if isinstance(atom, Mod) and _exact_quotient(atom.divisor, divisor) is not None:
         return atom.numerator % divisor
     return Index.of_atom(Mod(rest, divisor))

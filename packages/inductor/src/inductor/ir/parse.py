@@ -1,6 +1,10 @@
 """Kernels read back from the text that ``ir/show.py`` writes.  Tests say what goes in and what comes out as text.
 
 The text has Python's syntax, so Python's parser does the reading and this module only gives it meaning.
+
+A reader goes through the text once, in order, and keeps what names stand for: a size is known before the buffers whose
+``numel`` mentions it, an axis before the indices in its loop, a value before who reads it.  What it does not
+understand is a ``ParseError`` with the line.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ _COMPARE: dict[type, str] = {
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
 }  # fmt: skip
 _UNSPELLED = {text: name for name, text in SPELLED.items()}
+"""How operators are written that Python has no sign for, back to their names; likewise roles of arguments."""
 _ROLE_OF = {text: role for role, text in ROLES.items()}
 assert set(_BINARY.values()) | set(_COMPARE.values()) == set(INFIX)
 
@@ -44,6 +49,9 @@ def parse_kernel(text: str) -> Kernel:
 
 @dataclass
 class _Reader:
+    """One kernel being read.  ``symbols`` are sizes and axes by name, ``buffers`` the dtypes of arguments,
+    ``values`` those of what statements have named so far."""
+
     symbols: dict[str, Symbol] = field(default_factory=dict)
     buffers: dict[str, torch.dtype] = field(default_factory=dict)
     values: dict[str, torch.dtype] = field(default_factory=dict)
@@ -55,14 +63,18 @@ class _Reader:
             note = argument.annotation
             if isinstance(note, ast.Subscript) and ast.unparse(note.value) == "size":
                 self.symbols[argument.arg] = size_symbol(argument.arg, ast.literal_eval(note.slice))
+        # Sizes first, wherever they stand in the list: arguments mention them.
         sizes = tuple(self.symbols.values())
         arguments = [self.argument(argument) for argument in node.args.args if argument.arg not in self.symbols]
         device = cast(Literal["cpu", "cuda"], ast.unparse(node.returns) if node.returns else "cpu")
+        # Each member has names of its own.
         members = tuple(_Reader().kernel(inner) for inner in node.body if isinstance(inner, ast.FunctionDef))
         if members:
             return Kernel(node.name, device, (), (), tuple(arguments), sizes, members=members)
         axes: list[Symbol] = []
         once, body = self.once(node.body)
+        # Nested loops over plain sizes are the axes; a loop over a call, ``for r in reduce(64)``, is a pass of a
+        # reduction.
         while len(body) == 1 and isinstance(body[0], ast.For) and not _is_reduce(body[0]):
             axes.append(self.axis(body[0].target, body[0].iter))
             body = body[0].body
@@ -99,6 +111,7 @@ class _Reader:
             if not isinstance(node, ast.For):
                 once.append(self.statement(node))
                 continue
+            # Statements between two passes are a loop without axes: they run once per row, in their place.
             if once:
                 loops.append(Loop((), tuple(once)))
                 once = []
@@ -117,6 +130,7 @@ class _Reader:
             assert isinstance(inner, Store)
             mask = self.expr(node.test)
             return Store(inner.buffer, inner.index, inner.value, inner.mode, inner.bindings, mask)
+        # ``out[i] += x`` adds, ``*=`` multiplies; the larger and the smaller have no sign and are calls (``combined``).
         if isinstance(node, ast.AugAssign):
             return self.store(node.target, node.value, "mul" if isinstance(node.op, ast.Mult) else "add")
         if not isinstance(node, ast.Assign):
@@ -151,6 +165,8 @@ class _Reader:
     # -- expressions --------------------------------------------------------------------------------------------------
 
     def place(self, node: ast.expr) -> tuple[Index, tuple[tuple[Symbol, Expr], ...]]:
+        """An index and what is read from tensors in it: ``x[i0 + p0, p0(10, within(j[i0], 10))]`` is the index ``i0
+        + p0`` with p0 on an axis of 10, bound to the expression."""
         if not isinstance(node, ast.Tuple):
             return self.index(node), ()
         bindings = []
@@ -225,6 +241,7 @@ class _Reader:
         if op not in OPERATORS:
             raise ParseError(f"line {node.lineno}: no operator {name}")
         arity = OPERATORS[op].arity
+        # Behind its operands an operator whose dtype the node gives has it as one more argument.
         args = [self.expr(arg) for arg in node.args[:arity]]
         if op == "rounded":
             return Apply(op, tuple(args), args[0].dtype, _dtype(node.args[1]))
@@ -243,5 +260,6 @@ def _dtype(node: ast.expr) -> torch.dtype:
 
 
 def _number(node: ast.expr, dtype: torch.dtype | None) -> Const:
+    # The text of a constant alone gets here: no names but these two.
     value = eval(ast.unparse(node), {"__builtins__": {}}, {"inf": math.inf, "nan": math.nan})
     return Const(value, dtype or {float: torch.float32, int: torch.int64, bool: torch.bool}[type(value)])

@@ -1,4 +1,9 @@
-"""Rules for kernels and programs.  A broken rule is a defect of the pass that made them, never of the user."""
+"""Rules for kernels and programs.  A broken rule is a defect of the pass that made them, never of the user.
+
+Three levels, each checked after the stage that makes it: nests by ``verify_graph``, steps and their kernels by
+``verify_program``, decisions of targets by ``verify_layouts``.  They run where the option ``verify`` asks for it,
+which all tests do; printers rely on them and check nothing themselves.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +38,12 @@ def verify_kernel(kernel: Kernel) -> None:
 
 
 class _KernelRules:
+    """One walk through a kernel in the order in which it runs, with what is known at each point.
+
+    ``values`` holds what may be read now: the dtype, and whether it is the moments of a welford reduction, whose
+    three parts are read by name.  ``outer`` are the symbols that every index may mention; a loop adds its own axes.
+    """
+
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.arguments = {argument.name: argument for argument in kernel.arguments}
@@ -42,6 +53,7 @@ class _KernelRules:
 
     def check(self) -> None:
         self.require(len(self.arguments) == len(self.kernel.arguments), "two arguments of one name")
+        # Loops are passes over the same row: a printer keeps one set of variables for all of them.
         inner = {loop.axes for loop in self.kernel.loops if loop.axes}
         self.require(len(inner) <= 1, "loops over different axes")
         for let in self.kernel.once:
@@ -51,12 +63,16 @@ class _KernelRules:
         for loop in self.kernel.loops:
             scope = self.outer | set(loop.axes)
             fresh: list[str] = []
+            # A reduction is known only once its loop has ended: a statement beside it that read its result would read
+            # part of a sum.
             pending: dict[str, tuple[torch.dtype, bool]] = {}
             for statement in loop.body:
                 self.statement(statement, scope)
                 if isinstance(statement, Let | Scan):
                     dtype = statement.dtype if isinstance(statement, Scan) else statement.value.dtype
                     self.define(statement.name, dtype, False)
+                    # What is named in a loop with axes is another value in each of its turns, and gone behind it; named
+                    # in a loop without axes, it is there for all loops that follow.
                     fresh += [statement.name] if loop.axes else []
                 elif isinstance(statement, Reduce):
                     pending[statement.name] = (statement.dtype, statement.kind == "welford")
@@ -71,6 +87,8 @@ class _KernelRules:
         if made is None:
             return
         self.require(self.kernel.axes[-len(made.rows) - len(made.columns) :] == made.rows + made.columns, "other axes")
+        # An element of the left factor is the same for all columns, and the other way round: each may mention its own
+        # side of the result, the batch, and the axis that is summed over.
         self.expr(made.left, (self.outer - set(made.columns)) | {made.inner})
         self.expr(made.right, (self.outer - set(made.rows)) | {made.inner})
         self.define(PRODUCT, torch.float32, False)
@@ -97,6 +115,7 @@ class _KernelRules:
         argument = self.arguments.get(store.buffer)
         self.require(argument is not None and argument.role != "in", f"{store.buffer} is not given to be written")
         assert argument is not None
+        # Half precision is computed in float32, and narrowed by the store itself; every other dtype has to agree.
         half = argument.dtype in (torch.float16, torch.bfloat16) and store.value.dtype == torch.float32
         same = store.value.dtype == argument.dtype
         self.require(same or half, f"{store.value.dtype} stored to {store.buffer}")
@@ -112,6 +131,7 @@ class _KernelRules:
                 self.require(argument is not None, f"{node.buffer} is no argument")
                 assert argument is not None
                 self.require(argument.dtype == node.dtype, f"{node.buffer} is not {node.dtype}")
+                # What is made by this kernel may be read behind the statement that stores it, at the same element.
                 known = argument.role != "out" or node.buffer in self.written
                 self.require(known, f"{node.buffer} is read before it is written")
                 self.index(node.index, scope | {symbol for symbol, _ in node.bindings})
@@ -135,10 +155,12 @@ class _KernelRules:
         self.require(node.op in OPERATORS, f"no operator {node.op}")
         operator = OPERATORS[node.op]
         self.require(len(node.args) == operator.arity, f"{node.op} takes {operator.arity} operands")
+        # The condition of ``where`` is bool whatever it chooses between.
         operands = node.args[1:] if node.op == "where" else node.args if node.op not in MIXED else ()
         self.require(len({arg.dtype for arg in operands}) <= 1, f"operands of {node.op} differ in dtype")
         if node.op == "where":
             self.require(node.args[0].dtype == torch.bool, "the condition of where is not bool")
+        # "given" is not checked: there the node itself says its dtype (casts, random numbers).
         if operator.result == "same":
             self.require(node.dtype == node.args[-1].dtype, f"{node.op} changes the dtype")
         elif operator.result == "bool":
@@ -153,6 +175,7 @@ class _KernelRules:
             if argument.role != "in":
                 self.require(argument.name in self.written, f"{argument.name} is never written")
         numbers = [argument.number for argument in self.kernel.arguments]
+        # Launchers take buffers first, then numbers by value: see ``numbers_last``.
         self.require(numbers == sorted(numbers), "a number before a buffer")
         read_only = all(argument.role == "in" for argument in self.kernel.arguments if argument.number)
         self.require(read_only and (self.kernel.device == "cuda" or not any(numbers)), "a number is written")
@@ -180,6 +203,7 @@ def _verify_nest(nest: Nest, graph: Graph) -> None:
             require(known is not None and known.dtype == load.dtype, f"{load.buffer} is no {load.dtype} buffer")
         if isinstance(statement, Store):
             require(statement.buffer in graph.buffers, f"{statement.buffer} is no buffer")
+            # Axes have a size; symbols without one are sizes themselves, and bound by the call.
             free = {symbol for symbol in statement.index.symbols if symbol.size is not None}
             bound = {*nest.domain, *(symbol for symbol, _ in statement.bindings)}
             require(free <= bound, f"{statement.index} is not bound")
@@ -217,6 +241,7 @@ class _ProgramRules:
 
     def step(self, step: Allocate | View | Launch | Call | Bind | Free) -> None:
         if isinstance(step, Allocate):
+            # Memory of a buffer whose last user has run is taken over, without being freed in between.
             if step.reuse is not None:
                 self.present(step.reuse, step.buffer.name)
             self.add(step.buffer)
@@ -240,6 +265,8 @@ class _ProgramRules:
             if self.buffers[name].dtype != argument.dtype:
                 raise InvalidIR(f"program {self.name}: {name} is not {argument.dtype} as {step.kernel.name} expects")
         given = zip(step.buffers, step.kernel.arguments, strict=True)
+        # Kernels are compiled as if arguments were apart (``restrict``).  Only what members of a joint kernel read may
+        # be given to several of them, as nobody writes it there.
         shared = {name for name, argument in given if argument.role == "in"} if step.kernel.members else set()
         written = [name for name in step.buffers if name not in shared]
         roles = zip(step.buffers, step.kernel.arguments, strict=True)
@@ -268,6 +295,7 @@ def verify_layouts(program: Program) -> None:
         else:
             members = sum(family.count for family in kernel.families)
             require(members == len(kernel.members), f"{kernel.name} has members of no family")
+    # ``items`` are the steps again, with launches that are one call put into a ``Run``: none is lost, none doubled.
     items = [launch for item in program.items for launch in (item.launches if isinstance(item, Run) else [item])]
     require({id(step) for step in program.steps} == {id(item) for item in items}, "its items are not its steps")
     made = {step.buffer.name for step in program.steps if isinstance(step, Allocate)}

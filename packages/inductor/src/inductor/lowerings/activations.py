@@ -1,4 +1,10 @@
-"""Activations and other formulas of neural networks, forward and backward, as rows of the pointwise table."""
+"""Activations and other formulas of neural networks, forward and backward, as rows of the pointwise table.
+
+Formulas see promoted, broadcast operands in the dtype of arithmetic (float32 for half types), so none of them says
+anything of dtypes.  A condition chooses by ``where``, never by a branch: vectors compute both sides, and the side that
+is not taken may overflow or be NaN without harm.  ``jumps=True`` marks formulas that are not continuous, which must
+see half precision as it is stored: a value a little beside the edge would fall on its other side.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +41,7 @@ INF = math.inf
 
 @row(aten.relu.default)
 def relu(x: Value) -> Value:
+    # The number stands first because of two zeros ``maximum`` gives the right one: eager's relu of -0 is -0.
     return maximum(0, x)
 
 
@@ -56,6 +63,7 @@ def silu_backward(grad: Value, x: Value) -> Value:
 
 @row(aten.sigmoid_backward.default, operands=2)
 def sigmoid_backward(grad: Value, y: Value) -> Value:
+    # Of the result, not the operand: autograd keeps ``y``, from which the slope is cheaper.  tanh likewise.
     return grad * ((1.0 - y) * y)
 
 
@@ -74,6 +82,7 @@ def threshold_(x: Value, threshold: Number, value: Number) -> Value:
     return where(x <= threshold, value, x)
 
 
+# gelu(x) = x * P(X <= x) of a standard normal X: by erf, whose argument is x / sqrt(2), or by the usual fit with tanh.
 _SQRT_HALF = math.sqrt(0.5)
 _TANH_SCALE = math.sqrt(2.0 / math.pi)
 _TANH_CUBE = 0.044715
@@ -90,8 +99,10 @@ def gelu(x: Value, approximate: str = "none") -> Value:
 def gelu_backward(grad: Value, x: Value, approximate: str = "none") -> Value:
     if approximate == "tanh":
         t = tanh((x + x * x * x * _TANH_CUBE) * _TANH_SCALE)
+        # By the product rule: tanh' is 1 - t * t, and ``slope`` the derivative of what tanh is taken of.
         slope = (x * x * (3.0 * _TANH_CUBE) + 1.0) * _TANH_SCALE
         return grad * ((t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * slope)
+    # x times the normal density: _TANH_SCALE / 2 is 1 / sqrt(2 pi).
     density = exp(x * x * -0.5) * (_TANH_SCALE * 0.5)
     return grad * ((erf(x * _SQRT_HALF) + 1.0) * 0.5 + x * density)
 
@@ -103,6 +114,8 @@ def leaky_relu(x: Value, slope: float = 0.01) -> Value:
 
 @row(aten.leaky_relu_backward.default, operands=2)
 def leaky_relu_backward(grad: Value, x: Value, slope: float, result: bool) -> Value:
+    # ``result`` says that autograd kept the result in place of the operand: their signs are the same, unless the slope
+    # is negative, of which eager refuses the form in place.
     return where(x > 0, grad, grad * slope)
 
 
@@ -120,6 +133,7 @@ def celu(ctx: Context, x: Tensor, alpha: float = 1.0) -> Tensor | Declined:
 
 @row(aten.softplus.default)
 def softplus(x: Value, beta: float = 1, threshold: float = 20) -> Value:
+    # Beyond the threshold exp would overflow; eager gives x itself there, and the comparison is of what was scaled.
     scaled = x * beta
     return where(scaled > threshold, x, log1p(exp(scaled)) / beta)
 
@@ -133,6 +147,7 @@ def softplus_backward(grad: Value, x: Value, beta: float, threshold: float) -> V
 
 @row(aten.mish.default)
 def mish(x: Value) -> Value:
+    # No threshold: where exp overflows log1p gives infinity, and tanh of that is 1.
     return x * tanh(log1p(exp(x)))
 
 
@@ -148,6 +163,7 @@ def hardswish(x: Value) -> Value:
 
 @row(aten.hardtanh_backward.default, operands=2)
 def hardtanh_backward(grad: Value, x: Value, low: float, high: float) -> Value:
+    # Both edges belong to the flat parts, as in eager.
     return where((x <= low) | (x >= high), 0.0, grad)
 
 
@@ -163,11 +179,13 @@ def hardswish_backward(grad: Value, x: Value) -> Value:
 
 @row(aten.log_sigmoid.default)
 def log_sigmoid(x: Value) -> Value:
+    # exp of minus the distance from 0 is never above 1, so that neither end overflows.
     return minimum(x, 0.0) - log1p(exp(-absolute(x)))
 
 
 @row(aten.logit.default, kind="float")
 def logit(x: Value, eps: float | None = None) -> Value:
+    # Not by minimum and maximum, for the bounds: a NaN fails both comparisons and stays what it is.
     if eps is not None:
         x = where(x < eps, eps, where(x > 1.0 - eps, 1.0 - eps, x))
     return log(x / (1.0 - x))
@@ -175,12 +193,14 @@ def logit(x: Value, eps: float | None = None) -> Value:
 
 @row(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self, kind="float", operands=2)
 def xlogy(x: Value, y: Value) -> Value:
+    # 0 * log(0) is 0 here, and so is 0 * log(y) for every other y: but NaN stays NaN.
     return where(isnan(y), math.nan, where(equal(x, 0.0), 0.0, x * log(y)))
 
 
 @row(aten.logaddexp.default, operands=2)
 def logaddexp(x: Value, y: Value) -> Value:
     high = maximum(x, y)
+    # Their difference would be NaN.
     same_infinity = equal(x, y) & equal(absolute(x), INF)
     return where(same_infinity, x, high + log1p(exp(-absolute(x - y))))
 
@@ -193,6 +213,7 @@ def heaviside(x: Value, at_zero: Value) -> Value:
 @row(aten.sinc.default, kind="float")
 def sinc(x: Value) -> Value:
     angle = x * math.pi
+    # The division at 0 is computed as well, gives NaN, and is not taken.
     return where(equal(x, 0.0), 1.0, call("sin", angle) / angle)
 
 
@@ -208,15 +229,19 @@ def rad2deg(x: Value) -> Value:
 
 @lowering(aten.hardshrink.default)
 def hardshrink(ctx: Context, x: Tensor, lambd: float = 0.5) -> Tensor | Declined:
+    # Eager compares in the dtype of the tensor: 0.1 is another number in bfloat16.
     edge = representable(lambd, x.dtype)
     return elementwise((x,), lambda value: where((value >= -edge) & (value <= edge), 0.0, value), jumps=True)
 
 
 @lowering(aten.softshrink.default)
 def softshrink(ctx: Context, x: Tensor, lambd: float = 0.5) -> Tensor | Declined:
+    # Releases of torch differ in this.
     edge = representable(lambd, x.dtype) if _softshrink_rounds() else lambd
 
     def formula(value: Value) -> Value:
+        # In the middle not 0 but a product with it: NaN fails both comparisons and stays NaN, and zeros keep their
+        # sign.
         return where(value > edge, value - edge, where(value < -edge, value + edge, value * 0.0))
 
     return elementwise((x,), formula, jumps=True)

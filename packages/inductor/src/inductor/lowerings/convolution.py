@@ -1,4 +1,9 @@
-"""Convolutions: calls of the library, with images that lie as it works on them fastest."""
+"""Convolutions: calls of the library, with images that lie as it works on them fastest.
+
+Which convolutions are laid out, and how, was decided for the whole graph before (``rewrites/layouts``,
+``ctx.layouts``); here operands are brought into that layout and the result is told to have it.  A convolution that is
+not in that table is called as eager calls it.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +30,13 @@ def convolution(ctx: Context, image: Tensor, weight: Tensor, bias: Tensor | None
     if layout is None:
         return Declined("the library's")
     image = _laid(ctx, image, layout == "channels last")
+    # Weights stay as they are on CPUs but for few channels (``costs``), and lie as the images do on GPUs.
     few = weight.sizes[1].as_int() in range(1, costs.CPU.few_channels + 1)
     if layout == "channels last" and (few or image.device.type == "cuda"):
         weight = _laid(ctx, weight, True)
     sizes = ctx.sizes.indices(ctx.node.meta["val"].shape)
     strides = image_strides(sizes, layout == "channels last")
+    # ``buffer`` gives a name and may choose strides of its own; the library's are those that were decided.
     name = ctx.buffer(sizes, image.dtype, image.device, strides).name
     result = Buffer(name, image.dtype, image.device, sizes, strides)
     ctx.buffers[name] = result
@@ -64,11 +71,13 @@ def _laid(ctx: Context, image: Tensor, channels_last: bool) -> Tensor:
     """The image with its channels innermost or not, copied only if it lies otherwise already."""
     strides = image_strides(image.sizes, channels_last)
     image = ctx.realize(image, strides)
+    # A dimension of one element lies right whatever its stride.
     layout = strided(image)
     if layout is not None and all(
         size == 1 or have == want for size, have, want in zip(image.sizes, layout[0], strides, strict=True)
     ):
         return image
+    # Without a base it is a value, which is stored anew: a copy in the wanted order.
     return ctx.realize(replace(image, base=None), strides)
 
 
@@ -83,6 +92,9 @@ def fold(ctx: Context, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor | None
 
     What follows goes along where the library offers it: a sum with a tensor that is there, and a relu."""
     call = _made_by(ctx, x)
+    #   conv(x, W) * scale + shift == conv(x, W * scale) + (bias * scale + shift)
+    # Right where nobody else reads the convolution's result, and its operands still are what they were when it was
+    # called.
     if call is None or POINTWISE is None or x.dtype != torch.float32:
         return None
     image, weight, bias, *rest = call.args
@@ -90,12 +102,15 @@ def fold(ctx: Context, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor | None
         return None
     if (kernel := _known(ctx, weight)) is None or not _pays(kernel, x):
         return None
+    # ``scale`` runs over axis 0, and so do the output channels of the weights: the symbols are the same, so that the
+    # vector meets the right dimension without being laid along it.
     scaled = replace(kernel, expr=(Value(kernel.expr) * Value(scale.expr)).expr, base=None)
     if isinstance(bias, Ref) and (constant := _known(ctx, bias)) is not None:
         moved = Value(constant.expr) * Value(scale.expr) + Value(shift.expr)
         shift = ctx.realize(pure(shift, moved.expr))
     elif bias is not None:
         return None
+    # The call moves behind what computes its new operands: nothing in between read its result.
     ctx.operations.remove(call)
     layout = strided(x)
     channels_last = layout is not None and layout[0][1] == 1
@@ -116,6 +131,7 @@ class _After:
 def _emit(ctx: Context, call: Call, operands: tuple[Ref, Ref, Ref], rest: Sequence[object]) -> None:
     """The call again, with what follows done by the library."""
     assert POINTWISE is not None
+    # Transposed convolutions are never laid out, so the two that say so are false and zeros.
     stride, padding, dilation, _, _, groups = rest
     (result,) = call.outputs
     assert result is not None
@@ -140,8 +156,10 @@ def _after(ctx: Context, result: Buffer) -> _After:
     other = None
     reader = _only_reader(next(user for user in ctx.node.users if user.args[1] == 0))
     if reader is not None and reader.target is aten.add.Tensor and not reader.kwargs and ctx.layouts.get(reader):
+        # The sum's other operand must exist already; that of the norm itself has no value yet.
         candidates = [ctx.values.get(arg) for arg in reader.args if isinstance(arg, Node)]
         other = next((ctx.current(value) for value in candidates if isinstance(value, Tensor)), None)
+        # The library wants it to lie as the result does; one that the graph writes to may hold something else by then.
         if other is None or other.base is None or other.base in ctx.mutated or not _lies_like(other, result):
             return _After((), None, False)
         nodes.append(reader)
@@ -169,6 +187,7 @@ def _made_by(ctx: Context, x: Tensor) -> Call | None:
     if not isinstance(source, Node) or len(source.users) != 1 or source not in ctx.layouts or x.base is None:
         return None
     for operation in reversed(ctx.operations):
+        # From the last call backwards: the one that makes a buffer is near its reader.
         if isinstance(operation, Call) and any(made is not None and made.name == x.base for made in operation.outputs):
             return operation if operation.target is aten.convolution.default else None
     return None

@@ -1,4 +1,9 @@
-"""Tensors made of nothing but numbers and positions: they cost no memory until somebody asks for it."""
+"""Tensors made of nothing but numbers and positions: they cost no memory until somebody asks for it.
+
+``of_any_size`` marks those that are right for sizes that only the data tell: they read nothing, so there is nothing
+whose bounds could be missed.  ``**_`` swallows the layout, which ``lower`` has checked as it has the dtype, and
+pinning, which has no effect here.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +37,18 @@ def filled(ctx: Context, size: Sequence[Any], value: Any, dtype: torch.dtype | N
     if isinstance(value, complex) or (dtype is not None and dtype.is_complex):
         return Declined("complex numbers")
     dtype = dtype or scalar_dtype(value)
+    # A size as a fill value is a position used as a number; it is not known while kernels are compiled.
     if isinstance(value, Index):
         element = as_index_value(value, compute_dtype(dtype))
     else:
+        # Rounded to the dtype first: 0.1 in a bfloat16 tensor is 0.10009765625 also where the tensor never gets memory.
         element = number(representable(value, dtype), compute_dtype(dtype))
     return Tensor(ctx.sizes.indices(size), dtype, torch.device(device or "cpu"), element)
 
 
 @lowering(aten.full.default, of_any_size=True)
 def full(ctx: Context, size: Sequence[Any], value: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    # The number would have to be read in the kernel, and its dtype be promoted.
     if isinstance(value, Tensor):
         return Declined("a fill value that is a tensor")
     return filled(ctx, size, value, dtype or (torch.get_default_dtype() if type(value) is float else None), device)
@@ -148,6 +156,8 @@ def arange_step(
     first, last, stride = (ctx.sizes.index(bound) for bound in bounds)
     if stride.as_int() is None:
         return Declined("an arange whose step is known only at run time")
+    # Rounded up, by rounding down with the sign turned: arange(0, 5, 2) has -((0 - 5) // 2) = 3 elements.  Of floats
+    # the count hangs on rounding, so that torch computes it.
     length = -((first - last) // stride)
     place = positions((length,))[0] * stride + first
     return Tensor((length,), dtype, torch.device(device or "cpu"), as_index_value(place, compute_dtype(dtype)))
@@ -178,6 +188,7 @@ def _triangle(x: Tensor, diagonal: int, op: str) -> Tensor | Declined:
     if x.dtype.is_complex:
         return Declined("complex numbers")
     row, column = positions(x.sizes)[-2:]
+    # Distance from the diagonal: ``tril`` keeps what is not to the right of it, ``triu`` what is not to the left.
     kept = Value(compare(op, column - row - diagonal, Index.of(0)))
     return pure(x, where(kept, Value(x.expr), Value(number(0, compute_dtype(x.dtype)))).expr)
 
@@ -194,6 +205,7 @@ def triu(ctx: Context, x: Tensor, diagonal: int = 0) -> Tensor | Declined:
 
 def uninitialised(ctx: Context, size: Sequence[object], dtype: torch.dtype, device: object) -> Any:
     """Memory whose contents nobody may rely on: zero, which is free where it is overwritten."""
+    # Torch fills with NaN, or the largest integer, to make mistakes visible: zero would hide them.
     if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
         return Declined("memory that torch fills, since deterministic algorithms were asked for")
     return filled(ctx, size, 0, dtype, device)

@@ -1,4 +1,8 @@
-"""Batch and group normalisation, forward and backward: statistics over some dimensions, then a pass that uses them."""
+"""Batch and group normalisation, forward and backward: statistics over some dimensions, then a pass that uses them.
+
+Statistics are float32 for half types and narrowed only where they are kept for backward (``_saved_dtype``): what eager
+keeps is what backward is given.  Channels are dimension 1.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +57,7 @@ def _nothing(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _saved_dtype(ctx: Context, x: Tensor) -> torch.dtype:
+    # The tracer's dtype of the second result; a form with one result keeps nothing.
     return ctx.dtypes[1] if len(ctx.dtypes) > 1 else compute_dtype(x.dtype)
 
 
@@ -64,6 +69,7 @@ def _with_statistics(
     n = count(x, dims, compute_dtype(x.dtype))
 
     def kept(mean: Value, variance: Value) -> list[Value]:
+        # Batches are normalised by the biased variance; the running one takes the unbiased.
         return [mean, rsqrt(variance + eps), variance * (n / (n - 1.0))]
 
     mean, scale, variance = moments(ctx, widened(x), dims, 0, False, kept)
@@ -81,9 +87,11 @@ def _without_statistics(
     eps: float,
 ) -> Tensor:
     """``x * scale + shift`` with one scale and shift per channel, which the convolution behind ``x`` may do."""
+    # No kernel of its own for two small vectors: who computes the elements reads all four.
     if x.device.type != "cpu":
         return _normalised(x, along(mean, x), rsqrt(along(variance, x) + eps), weight, bias, plus_zero=True)
     dtype = compute_dtype(x.dtype)
+    # On CPUs scale and shift are computed once per channel, where also the convolution can take them.
     factor = rsqrt(Value(variance.expr).to(dtype) + eps)
     if weight is not None:
         factor = factor * Value(weight.expr).to(dtype)
@@ -181,10 +189,14 @@ def batch_norm_backward(
         mean, scale = along(running_mean, x), rsqrt(along(running_var, x) + eps)
     else:
         return Declined("no statistics")
+    # It is read in two passes, by the sums and by the result.
     if sum(1 for _ in loads(grad.expr)) > costs.ANY.gradient_reads:
         grad = ctx.realize(grad)
     dims, g = others(x), Value(grad.expr)
     n = count(x, dims, g.dtype)
+    # With h the normalised x and s its scale, dx = (g - (sum(g) + h * sum(g * h)) / n) * s * weight.  The two sums are
+    # also the gradients of bias and weight.  In inference the statistics do not depend on x, and only g * s * weight is
+    # left.
     normal = (Value(x.expr) - mean) * scale
     reductions = [("sum", g.expr, g.dtype), ("sum", (g * normal).expr, g.dtype)]
     total, product = splitting.reduce(ctx, x, dims, reductions, lambda a, b: [(a, g.dtype), (b, g.dtype)])
@@ -204,6 +216,7 @@ def grouped(x: Tensor, groups: int) -> Tensor:
     places = ONE
     for size in x.sizes[2:]:
         places = places * size
+    # Groups are runs of neighbouring channels, so that splitting is a view.
     return reshape(x, (x.sizes[0], Index.of(groups), x.sizes[1] // groups, places))
 
 
@@ -218,6 +231,8 @@ def group_norm(
         return Declined("a weight or bias that is not one number per channel, which eager refuses")
     parts = grouped(x, groups)
     mean, scale = moments(ctx, widened(parts), [2, 3], 0, False, lambda mean, variance: [mean, rsqrt(variance + eps)])
+    # One number per group, over all channels and places of it: spread out in the grouped shape, then seen in the plain
+    # one.
     laid = [
         Value(reshape(broadcast_to(reshape(part, (*part.sizes, ONE, ONE)), parts.sizes), x.sizes).expr)
         for part in (mean, scale)

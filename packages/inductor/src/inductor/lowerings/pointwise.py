@@ -71,13 +71,17 @@ def elementwise(
     tensors = [operand for operand in operands if isinstance(operand, Tensor)]
     if any(tensor.dtype.is_complex for tensor in tensors) or any(isinstance(operand, complex) for operand in operands):
         return Declined("complex numbers")
+    # Constants and numbers of the host's count for any device.
     if (device := common_device(tensors)) is None:
         return Declined("operands on several devices")
     compute, dtype = result_dtype(operands, kind)
     sizes = broadcast_sizes(tensor.sizes for tensor in tensors)
     if jumps or kind in ("compare", "bool"):
         operands = [as_stored(operand) if isinstance(operand, Tensor) else operand for operand in operands]
+    # On CPUs eager takes only a second operand as it is.
     as_they_are = (device.type in wide and (device.type != "cpu" or place > 0) for place in range(len(operands)))
+    # Every operand arrives in the dtype that arithmetic happens in; the result is cast back, which for half types
+    # rounds nothing here: that is the store's.
     values = [
         _operand(operand, sizes, compute, as_it_is) for operand, as_it_is in zip(operands, as_they_are, strict=True)
     ]
@@ -89,9 +93,12 @@ def _operand(operand: Any, sizes: Sequence[Index], dtype: torch.dtype, wide: boo
     """An operand in the dtype that arithmetic on ``dtype`` happens in; what has no dimensions may stay ``wide``."""
     if isinstance(operand, Tensor):
         whole = broadcast_to(operand, sizes)
+        # Beside half precision an operand of another dtype is rounded to it first, as eager converts whole tensors
+        # before it computes; what has no dimensions it reads as a number, which may stay ``wide``.
         into_half = dtype in HALF and operand.dtype != dtype and (operand.ndim or not wide)
         return Value((convert(whole, dtype) if into_half else pure(whole, promoted(whole, dtype))).expr)
     if isinstance(operand, Index):
+        # A size that is a quotient would have to raise as Python does.
         refuse_division_by_zero(operand)
         return Value(as_index_value(operand, compute_dtype(dtype)))
     if isinstance(operand, Real):
@@ -111,6 +118,7 @@ def row(
 
     def register(formula: Formula) -> Formula:
         def lower(ctx: Context, *args: object, **kwargs: object) -> Tensor | Declined:
+            # Parameters are numbers in the text of a kernel, and have to be known while it is printed.
             if any(isinstance(given, Index) for given in (*args[operands:], *kwargs.values())):
                 return Declined(UNKNOWN)
             parameters = functools.partial(_with_parameters, formula, args[operands:], kwargs)
@@ -139,12 +147,15 @@ _ONE_OPERAND: tuple[tuple[OpOverload, Kind, str], ...] = (
     (aten.abs.default, "default", "abs"),
     (aten.bitwise_not.default, "default", "not"),
 )  # fmt: skip
+"""Columns: the operator, how its operand promotes ("float": whole numbers become floats first), its name in
+``ir/ops``."""
 for _overload, _kind, _op in _ONE_OPERAND:
     row(_overload, kind=_kind)(functools.partial(call, _op))
 
 for _name in ("floor", "ceil", "trunc", "round"):
 
     @row(getattr(aten, _name).default, jumps=True)
+    # ``_name`` is bound by the default: the loop goes on.
     def _rounding(x: Value, op: str = _name) -> Value:
         return call(op, x) if x.dtype.is_floating_point else x
 
@@ -156,6 +167,8 @@ _TWO_OPERANDS: tuple[tuple[str, Kind, str], ...] = (
     ("gt", "compare", "gt"), ("ge", "compare", "ge"),
     ("bitwise_and", "default", "and"), ("bitwise_or", "default", "or"), ("bitwise_xor", "default", "xor"),
 )  # fmt: skip
+"""Columns: the operator's name (of its overloads for tensors and for numbers), its promotion, its name in
+``ir/ops``."""
 for _name, _kind, _op in _TWO_OPERANDS:
     row(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar, kind=_kind, operands=2)(functools.partial(call, _op))
 
@@ -197,6 +210,7 @@ def _sum(*overloads: OpOverload, of_booleans: bool = True) -> Callable[[Formula]
                 return Declined(UNKNOWN)
             if not of_booleans and (_is_boolean(x) or _is_boolean(y)):
                 return Declined("a boolean operand, which eager refuses to subtract")
+            # ``rsub`` and sums with a number may have the tensor on either side.
             placed = x if isinstance(x, Tensor) else y
             if isinstance(alpha, int | float) and placed.device.type == "cpu":
                 alpha = representable(alpha, promote((x, y)))
@@ -274,6 +288,7 @@ def addcdiv(x: Value, a: Value, b: Value, value: Number = 1) -> Value:
 @row(aten.lerp.Scalar, operands=2)
 def lerp_scalar(start: Value, end: Value, weight: float) -> Value:
     step = end - start
+    # As ``lerp`` below, with the choice made while it is compiled.
     return call("fma", step, weight, start) if abs(weight) < 0.5 else call("fma", step, weight - 1.0, end)
 
 
@@ -291,6 +306,7 @@ def div_mode(ctx: Context, x: Tensor, y: Any, rounding_mode: str | None = None) 
     if _may_divide_by_zero(x, y):
         return Declined("an integer division raises where the divisor is zero")
     dtype = promote((x, y))
+    # Of floats not floor(x / y): the quotient may round up to a whole number that it does not reach (``ir/ops``).
     if rounding_mode == "floor":
         formula = functools.partial(call, "floordiv")
     elif dtype in HALF:  # the quotient is a number of that dtype before it is cut off
@@ -345,6 +361,7 @@ _POWERS: dict[float, Formula] = {
     -1.0: lambda x: call("reciprocal", x),
     -2.0: lambda x: call("reciprocal", x * x),
 }
+"""Exponents that have a cheaper formula, which is eager's as well; others are ``pow``."""
 
 
 @lowering(aten.pow.Tensor_Scalar)
@@ -353,6 +370,7 @@ def pow_scalar(ctx: Context, x: Tensor, exponent: Any) -> Tensor | Declined:
         return elementwise((x,), lambda base: base if exponent else equal(base, base))
     plain = isinstance(exponent, int | float) and promote((x, exponent)).is_floating_point
     # Of float16 eager's kernels for CPUs take no roots for powers, which differ for -0 and -inf.
+    # The exponent takes part in promotion (an integer tensor to the power of 0.5 is float), and is not computed with.
     if plain and exponent in _POWERS and not (x.dtype == torch.float16 and x.device.type == "cpu" and exponent % 1):
         formula = _POWERS[exponent]
         return elementwise((x, exponent), lambda base, _: formula(base))
@@ -363,6 +381,7 @@ def pow_scalar(ctx: Context, x: Tensor, exponent: Any) -> Tensor | Declined:
 
 @lowering(aten.pow.Tensor_Tensor, aten.pow.Scalar)
 def power(ctx: Context, x: Any, exponent: Any) -> Tensor | Declined:
+    # Whether an exponent is negative shows only in the data.
     if category(promote((x, exponent))) < 2:
         return Declined("negative powers of integers raise")
     return elementwise((x, exponent), functools.partial(call, "pow"))
@@ -407,6 +426,7 @@ def is_inf(x: Value) -> Value:
 
 @row(aten.isfinite.default, kind="bool")
 def is_finite(x: Value) -> Value:
+    # NaN is not below anything.
     return absolute(x) < INF if x.dtype.is_floating_point else ~_no(x)
 
 
@@ -442,6 +462,7 @@ def _choice(condition: Tensor, then: Any, other: Any) -> Tensor | Declined:
     if (device := common_device(tensors)) is None:
         return Declined("operands on several devices")
     sizes = broadcast_sizes(tensor.sizes for tensor in tensors)
+    # The condition takes no part in promotion, only in shape and device.
     picked = where(
         Value(broadcast_to(condition, sizes).expr), _operand(then, sizes, dtype), _operand(other, sizes, dtype)
     )
@@ -454,6 +475,7 @@ def masked_fill(ctx: Context, x: Tensor, mask: Tensor, value: object) -> Tensor 
         return Declined("a mask that is not bool")
     if x.dtype.is_complex or isinstance(value, complex):
         return Declined("complex numbers")
+    # The fill value never promotes ``x``: it is converted to its dtype.
     if isinstance(value, Tensor):
         filler = convert(value, x.dtype)
     else:
@@ -487,6 +509,7 @@ def to_copy(ctx: Context, x: Tensor, dtype: torch.dtype | None = None, **kwargs:
     target = dtype or x.dtype
     if target.is_complex or x.dtype.is_complex:
         return Declined("complex numbers")
+    # A cast from half precision to whole numbers cuts off, and must see the number that memory would hold.
     source = as_stored(x) if x.dtype in HALF and not target.is_floating_point else x
     return pure(x, convert(source, target).expr, target)
 
@@ -498,6 +521,7 @@ def convert_element_type(ctx: Context, x: Tensor, dtype: torch.dtype) -> Tensor 
 
 @lowering(aten.clone.default, aten.lift_fresh_copy.default)
 def clone(ctx: Context, x: Tensor, memory_format: object = None) -> Tensor:
+    # A value without a base: it gets memory of its own where somebody needs it, and is free where nobody does.
     return pure(x, x.expr)
 
 

@@ -54,6 +54,7 @@ def reduce(
     finish: Callable[[Value], Value] = lambda result: result,
 ) -> Tensor:  # fmt: skip
     """One reduction of ``value`` (over the axes of ``x``) whose result is stored as ``dtype``."""
+    # What is accumulated: the value's dtype, but for positions.
     kept = torch.int64 if kind in POSITIONS else value.dtype
     return splitting.reduce(
         ctx, x, dims, [(kind, value.expr, kept)], lambda result: [(finish(Value(result)).expr, dtype)], keepdim
@@ -62,6 +63,7 @@ def reduce(
 
 def count(x: Tensor, dims: Sequence[int], dtype: torch.dtype) -> Value:
     """How many elements are reduced, as a number."""
+    # An index, as sizes may be symbols.
     total = Index.of(1)
     for dim in dims:
         total = total * x.sizes[dim]
@@ -127,6 +129,7 @@ def _truth(ctx: Context, x: Tensor, kind: str, dim: Dims, keepdim: bool) -> Tens
     # Of `any` and `all`, unlike of sums, an empty list of dimensions means none.
     dims = [] if isinstance(dim, list | tuple) and not dim else dims_of(x, dim)
     result = torch.uint8 if x.dtype == torch.uint8 else torch.bool
+    # In half precision what is stored decides: 1e-9 in float16 is 0, and not true.
     value = Value(as_stored(x).expr).to(torch.bool)
     return reduce(ctx, x, kind, dims, keepdim, value, result, lambda found: found.to(result))
 
@@ -180,6 +183,7 @@ def min_all(ctx: Context, x: Tensor) -> Tensor | Declined:
 
 
 def _extreme(ctx: Context, x: Tensor, kind: str, dim: int, keepdim: bool) -> list[Tensor] | Declined:
+    # Largest and place in one pass, by two accumulators.
     if _perhaps_nothing(x, dims_of(x, dim)):
         return NO_EXTREME
     return ctx.reduce(
@@ -223,6 +227,7 @@ def moments(
     dtype = dtype or compute_dtype(x.dtype)
 
     def outcome(mean: Expr, m2: Expr, weight: Expr) -> Sequence[tuple[Expr, torch.dtype]]:
+        # m2 is the sum of squared distances from the mean.
         divisor = count(x, dims, dtype)
         # As torch: no division by a negative number where there are fewer elements than are subtracted.
         if correction:
@@ -278,6 +283,7 @@ def vector_norm(
     dims, value = dims_of(x, dim), absolute(Value(x.expr).to(compute_dtype(result)))
     if any(x.sizes[d] == 0 for d in dims) or (abs(ord) == math.inf and _perhaps_nothing(x, dims)):
         return Declined("a norm of nothing")
+    # Special orders have no powers: cheaper, and exact where powers would overflow.
     if ord in (math.inf, -math.inf):
         return reduce(ctx, x, "max" if ord > 0 else "min", dims, keepdim, value, result)
     if ord == 0:
@@ -313,6 +319,8 @@ def keep(ctx: Context, x: Tensor, kind: str, dim: Dims, value: Value) -> Value:
 @lowering(aten._softmax.default)
 def softmax(ctx: Context, x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
     value = Value(widened(x).expr)
+    # The largest is subtracted: exp never overflows, and the largest term is 1.  Numerator and sum share the
+    # expression, which the scheduler computes once or twice as it pays.
     shifted = exp(value - keep(ctx, x, "max", dim, value))
     return pure(x, (shifted / keep(ctx, x, "sum", dim, shifted)).expr, torch.float32 if half_to_float else x.dtype)
 
@@ -332,6 +340,7 @@ def softmax_backward(
     if grad.sizes != output.sizes:
         return Declined("a gradient of another shape, which eager refuses")
     g, y = Value(grad.expr), Value(output.expr)
+    # dx = y * (g - sum(g * y)).
     total = keep(ctx, output, "sum", dim, g * y)
     return convert(pure(output, (g * y - y * total).expr, compute_dtype(output.dtype)), input_dtype)
 
@@ -343,6 +352,7 @@ def log_softmax_backward(
     if grad.sizes != output.sizes:
         return Declined("a gradient of another shape, which eager refuses")
     g, y = Value(grad.expr), Value(output.expr)
+    # dx = g - softmax * sum(g), of which the output is the logarithm.
     total = keep(ctx, output, "sum", dim, g)
     return convert(pure(output, (g - exp(y) * total).expr, compute_dtype(output.dtype)), input_dtype)
 
@@ -353,6 +363,8 @@ def logsumexp(ctx: Context, x: Tensor, dim: Dims, keepdim: bool = False) -> Tens
         return Declined("a logsumexp of nothing or of integers")
     value, dims = Value(x.expr), dims_of(x, dim)
     high = reduce(ctx, x, "max", dims, True, value, value.dtype)
+    # Where the largest is infinite the difference would be NaN: with 0 in its place log(exp(inf)) and log(0) say it
+    # right.
     safe = pure(high, where(equal(absolute(Value(high.expr)), math.inf), 0.0, Value(high.expr)).expr)
     total = keep(ctx, x, "sum", dim, exp(value - Value(broadcast_to(safe, x.sizes).expr)))
     result = pure(x, (log(total) + Value(broadcast_to(safe, x.sizes).expr)).expr)
@@ -362,6 +374,7 @@ def logsumexp(ctx: Context, x: Tensor, dim: Dims, keepdim: bool = False) -> Tens
 def _first_along(x: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
     """A tensor that is constant along ``dims``, without repeating it."""
     sizes = tuple(ONE if dim in dims else size for dim, size in enumerate(x.sizes))
+    # Its value does not depend on the place along these, so that 0 is as good as any.
     once = reindex(x, sizes, [ZERO if dim in dims else at for dim, at in enumerate(positions(sizes))])
     if keepdim:
         return once
@@ -402,6 +415,8 @@ def layer_norm_backward(
     inner = list(range(len(outer), x.ndim))
     g = Value(grad.expr)
     scale = Value(broadcast_to(rstd, x.sizes).expr)
+    # With h the normalised x, dx = (g * w - mean(g * w) - h * mean(g * w * h)) / deviation, over the normalised
+    # dimensions; the gradients of weight and bias are sums over all others.
     normal = (Value(x.expr) - Value(broadcast_to(mean, x.sizes).expr)) * scale
     results: list[Tensor | None] = [None, None, None]
     if mask[0]:

@@ -2,6 +2,9 @@
 
 The result is a copy that a nest of its own then writes to.  Where several values go to one place, the last one stays,
 as eager has it on CPUs.
+
+A write is a store whose index mentions symbols (``p0``, ...) that stand for positions read from tensors; the bindings
+say what is read.  ``domain`` is what the nest loops over: the shape of what is written, not of what is written to.
 """
 
 from __future__ import annotations
@@ -64,7 +67,10 @@ def scattered(
         return declined
     if x.device.type == "cuda" and torch.are_deterministic_algorithms_enabled():
         return Declined("writes that meet, where deterministic algorithms were asked for")
+    # Each addition in half precision would round; the sum is rounded once, at the end.
     wide = replace(x, dtype=torch.float32, base=None) if x.dtype in HALF and mode in ("add", "mul") else x
+    # Programs of a GPU meet at one place, so that they need atomic operations; on CPUs one thread runs what may meet,
+    # but for whole numbers that are added up (``schedule/cpu``).
     if x.device.type == "cuda" and mode != "set" and (wide.dtype not in ATOMIC or mode == "mul"):
         return Declined(f"no atomic operation for {mode} in {x.dtype}")
     target = copied(ctx, wide)
@@ -77,6 +83,7 @@ def scattered(
 
 def _where_mask(x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
     """One value wherever a mask holds."""
+    # A mask may have fewer dimensions: those it has are the first.
     held = reindex(mask, x.sizes, positions(x.sizes)[: mask.ndim])
     filler = Value(convert(values, x.dtype).expr)
     return pure(x, where(Value(held.expr), filler, Value(x.expr)).expr)
@@ -87,6 +94,7 @@ def index_put(
     ctx: Context, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor | Declined:
     first = indices[0]
+    # ``x[mask] = number`` changes every element on its own, and needs no positions.
     if len(indices) == 1 and first is not None and first.dtype == torch.bool and not values.ndim:
         if accumulate or x.dtype.is_complex:
             return Declined("adding where a mask holds")
@@ -136,6 +144,7 @@ def _slices(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, mo
     where_ = list(positions(source.sizes))
     chosen = reindex(index, source.sizes, [where_[dim]])
     symbol = place(0, x.sizes[dim])
+    # Every other dimension is written where it is read.
     where_[dim] = Index.of(symbol)
     bound = [(symbol, position(chosen, x.sizes[dim]))]
     return scattered(ctx, x, source.sizes, where_, bound, source.expr, mode)
@@ -157,6 +166,7 @@ def _scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, mode:
     if isinstance(value, complex):
         return Declined("complex numbers")
     if not x.ndim or not index.ndim:
+        # Of no dimensions: as vectors of one element.
         flat = [reshape(t, (ONE,)) if isinstance(t, Tensor) and not t.ndim else t for t in (x, index, value)]
         result = _scatter(ctx, flat[0], 0, flat[1], flat[2], mode)
         return result if isinstance(result, Declined) else reshape(result, x.sizes)
@@ -174,6 +184,8 @@ def _scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, mode:
 
 def _one_place_per_row(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor | None:
     """Where a row has one place, every element asks whether it is the one: that needs no memory."""
+    #   x.scatter(1, index of (rows, 1), value): element (r, c) is value where index[r] == c, else x[r, c]
+    # as the gradient of picking one logit per row, which is then fused with what reads it.
     rows = [size for d, size in enumerate(x.sizes) if d != dim]
     if index.sizes[dim] != ONE or rows != [size for d, size in enumerate(index.sizes) if d != dim]:
         return None
@@ -218,12 +230,14 @@ def scatter_reduce(
         return Declined("a mean of integers, or bool")
     start: Tensor | Declined = x
     if not include_self:
+        # What receives values forgets its own; what receives none keeps it.
         start = _scatter(ctx, x, dim, index, _neutral(reduce, x.dtype), "set")
     if isinstance(start, Declined):
         return start
     total = _scatter(ctx, start, dim, index, src, _MODES[reduce])
     if reduce != "mean" or isinstance(total, Declined):
         return total
+    # How many values each place got, its own included or not; 1 at least, for those that got none.
     ones = Tensor(x.sizes, torch.float32, x.device, Const(1.0 if include_self else 0.0, torch.float32))
     count = _scatter(ctx, ones, dim, index, 1.0, "add")
     if isinstance(count, Declined):
@@ -257,8 +271,10 @@ def embedding_backward(
     symbol = place(0, sizes[0])
     value = Value(grad.expr)
     padding = ctx.sizes.index(padding_idx)
+    # Negative says that there is none.
     if (padding.as_int() or 0) >= 0:
         padded = Value(as_index_value(padding, torch.int64))
+        # Adds 0 to the row of padding, rather than not to write.
         value = where(equal(Value(cast(chosen.expr, torch.int64)), padded), 0.0, value)
     bound = [(symbol, position(chosen, sizes[0]))]
     if _is_mostly_zero(zeros, indices):
@@ -278,6 +294,11 @@ def _by_first_place(
     ctx: Context, table: Tensor, indices: Tensor, domain: tuple[Index, ...], bound: Places, value: Value
 ) -> Tensor | Declined:
     """What goes to one row of ``table`` is added up where the row is named first, and then written to the row."""
+    # In four steps, for tokens [5, 2, 5]:
+    #   first[5] = 0, first[2] = 1        the smallest place that names a row; ``count`` for rows that are never named
+    #   home     = [0, 1, 0]              for each place, the first one of its row
+    #   sums[home[n]] += value[n]         in float32, as many rows as there are tokens and not as the table has
+    #   table[tokens[n]] = sums[home[n]]  several write the same to one row, so that they may meet
     count, places = indices.numel, positions(domain)
     symbol = bound[0][0]
     here = [(symbol, position(indices, table.sizes[0]))]

@@ -1,4 +1,9 @@
-"""Tensors put together: concatenation, stacking, padding, repeating."""
+"""Tensors put together: concatenation, stacking, padding, repeating.
+
+Most are index arithmetic: an element of the result asks, by its position, which operand holds it and where.  Nothing
+is copied until a user needs memory.  What must not be read outside of its operand is ``masked``, whose body
+reads nothing elsewhere; a plain ``where`` would read out of bounds.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +37,11 @@ _OTHER_DIMENSIONS = "what has other dimensions than it replaces, which eager ref
 
 @lowering(aten.cat.default)
 def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor | Declined:
+    # Eager skips vectors without elements whatever the others' ranks are.
     parts = [tensor for tensor in tensors if tensor.sizes != (ZERO,)] or [tensors[0]]
     if any(part.dtype.is_complex for part in parts) or len({part.device for part in parts}) > 1:
         return Declined("complex numbers, or parts on several devices")
+    # Over all tensors, those that are skipped too: they take part in promotion.
     dtype = tensors[0].dtype
     for part in tensors[1:]:
         dtype = torch.promote_types(dtype, part.dtype)
@@ -44,6 +51,8 @@ def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor | Decli
     sizes = (*parts[0].sizes[:dim], total, *parts[0].sizes[dim + 1 :])
     if len(parts) == 1:
         return pure(parts[0], parts[0].expr)
+    # Few cheap parts are chosen among where they are read, so that the result may be fused into its users.  Else each
+    # part is a nest that writes its own window: a choice among many would make every element ask about all of them.
     if len(parts) <= costs.ANY.inline_parts and sum(cost(part.expr, 64) for part in parts) <= 64:
         return _chosen(parts, sizes, dim)
     return _written(ctx, parts, sizes, dim)
@@ -54,9 +63,14 @@ def _chosen(parts: Sequence[Tensor], sizes: tuple[Index, ...], dim: int) -> Tens
     where_ = list(positions(sizes))
     place, start = where_[dim], sum((part.sizes[dim] for part in parts), ZERO)
     result: Value | None = None
+    # From the last part to the first, so that the first condition asked is the outermost ``where``:
+    #   i < 2 ? a[i] : (i < 5 ? b[i - 2] : c[i - 5])
+    # The last part needs no question, as what is not before it is in it.
     for part in reversed(parts):
         start = start - part.sizes[dim]
         local = [*where_[:dim], place - start if part.sizes[dim] != ONE else ZERO, *where_[dim + 1 :]]
+        # The mask asks for both ends all the same: vectors compute parts that are not chosen, too, and a part must not
+        # be read outside of its memory.
         inside = Value(compare("ge", place, start)) & Value(compare("lt", place, start + part.sizes[dim]))
         body = masked(inside, Value(at(part, local)), 0)
         result = body if result is None else where(Value(compare("lt", place, start + part.sizes[dim])), body, result)
@@ -65,6 +79,8 @@ def _chosen(parts: Sequence[Tensor], sizes: tuple[Index, ...], dim: int) -> Tens
 
 
 def _written(ctx: Context, parts: Sequence[Tensor], sizes: tuple[Index, ...], dim: int) -> Tensor:
+    """Every part is stored to its window of a buffer that is made for the whole; parts run one after the other, and
+    what they are made of may be fused into them."""
     whole = load(ctx.buffer(sizes, parts[0].dtype, parts[0].device))
     start = ZERO
     for part in parts:
@@ -86,6 +102,7 @@ def constant_pad(ctx: Context, x: Tensor, pad: Sequence[Any], value: Any = 0) ->
         return Declined("complex numbers")
     sizes, inside = list(x.sizes), Value(Const(True, torch.bool))
     before: dict[int, Index] = {}
+    # The list begins with the last dimension: (left, right, top, bottom, ...); negative numbers cut off.
     for k in range(len(pad) // 2):
         dim = x.ndim - 1 - k
         before[dim] = ctx.sizes.index(pad[2 * k])
@@ -94,8 +111,10 @@ def constant_pad(ctx: Context, x: Tensor, pad: Sequence[Any], value: Any = 0) ->
     for dim, offset in before.items():
         place[dim] = place[dim] - offset
         for check in (compare("ge", place[dim], ZERO), compare("lt", place[dim], x.sizes[dim])):
+            # A check that is no question at all (no padding on that side) would only make the condition longer.
             if not isinstance(check, Const):
                 inside = Value(check) if isinstance(inside.expr, Const) else inside & Value(check)
+        # A dimension of one element has no symbol: its index is 0 by convention (``lowerings.values``).
         if x.sizes[dim] == ONE:
             place[dim] = ZERO
     body = masked(inside, Value(at(x, place)), value)
@@ -105,6 +124,7 @@ def constant_pad(ctx: Context, x: Tensor, pad: Sequence[Any], value: Any = 0) ->
 @lowering(aten.repeat.default)
 def repeat(ctx: Context, x: Tensor, repeats: Sequence[object]) -> Tensor:
     times = ctx.sizes.indices(repeats)
+    # New dimensions stand in front; sizes of 1 need no remainder, as everything is their one element.
     whole = (ONE,) * (len(times) - x.ndim) + x.sizes
     x = reshape(x, whole)
     sizes = tuple(size * time for size, time in zip(whole, times, strict=True))
@@ -121,12 +141,14 @@ def roll(ctx: Context, x: Tensor, shifts: Sequence[object], dims: Sequence[int] 
     if not dims:
         if not x.ndim:
             return pure(x, x.expr)
+        # Without dimensions the elements are rolled in row-major order, and take their shape again.
         rolled = roll(ctx, reshape(x, (x.numel,)), shifts, [0])
         return rolled if isinstance(rolled, Declined) else reshape(rolled, x.sizes)
     place = list(positions(x.sizes))
     for shift, dim in zip(shifts, dims, strict=True):
         d = wrap(dim, x.ndim)
         if x.sizes[d] not in (ONE, ZERO):
+            # Element i comes from i - shift; the remainder has the sign of the divisor, so that shifts may be negative.
             place[d] = (place[d] - ctx.sizes.index(shift)) % x.sizes[d]
     moved = reindex(x, x.sizes, place)
     return pure(moved, moved.expr)
@@ -169,12 +191,14 @@ def slice_scatter(
     place = positions(x.sizes)
     checks = [compare("ge", place[dim], Index.of(first)), compare("lt", place[dim], Index.of(last))]
     if stride != 1:
+        # Only every ``stride``-th position from ``first`` on is replaced.
         checks.append(compare("eq", (place[dim] - first) % stride, ZERO))
     inside = Value(Const(True, torch.bool))
     for check in checks:
         if not isinstance(check, Const):
             inside = Value(check) if isinstance(inside.expr, Const) else inside & Value(check)
     src = convert(src, x.dtype)
+    # Where in ``src`` the replaced element comes from; only read inside, where the division has no remainder.
     local = ZERO if src.sizes[dim] == ONE else (place[dim] - first) // stride
     body = masked(inside, Value(at(src, [*place[:dim], local, *place[dim + 1 :]])), 0)
     return pure(x, where(inside, body, Value(x.expr)).expr)
@@ -209,12 +233,14 @@ def diagonal_scatter(
     height, width = x.sizes[rows].as_int(), x.sizes[columns].as_int()
     if height is None or width is None or not isinstance(offset, int):
         return Declined("a diagonal whose length is known only at run time")
+    # A negative offset takes rows away, a positive one columns: of (2, 3) and 1, min(2, 3 - 1) = 2.
     length = max(0, min(height + min(offset, 0), width - max(offset, 0)))
     others = [dim for dim in range(x.ndim) if dim not in (rows, columns)]
     if src.sizes != (*(x.sizes[dim] for dim in others), Index.of(length)):
         return Declined("another number of elements than are replaced")
     place = positions(x.sizes)
     here = Value(compare("eq", place[columns] - place[rows], Index.of(offset)))
+    # The diagonal begins in the first row, or in the first column: the coordinate that begins at 0 counts along it.
     along = place[rows] if offset >= 0 else place[columns]
     src = convert(src, x.dtype)
     body = masked(here, Value(at(src, [*(place[dim] for dim in others), along])), 0)

@@ -1,4 +1,9 @@
-"""Views: new positions mapped to old ones.  Nothing is computed and nothing copied."""
+"""Views: new positions mapped to old ones.  Nothing is computed and nothing copied.
+
+A view is a substitution in the expression of one element (``values.reindex``): ``x.t()[i0, i1]`` is ``x[i1, i0]``.  So
+views of values that were never stored are free too.  A tensor that keeps its ``base`` remains a window on memory,
+whose strides ``values.strided`` reads back from the index.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +40,7 @@ def reshape(tensor: Tensor, sizes: Sequence[Index]) -> Tensor:
     old: list[Index] = []
     # Division is what makes an index dear and hides its strides: each run of dimensions is flattened by itself, and one
     # that stays as it is needs none.
+    #   (2, 3, 4) -> (6, 4): runs ([0, 1], [0]) and ([2], [1]); i0 becomes (i0 // 3, i0 % 3) and i1 stays
     for old_dims, new_dims in _groups(tensor.sizes, new):
         steps = contiguous_strides(tuple(new[d] for d in new_dims))
         flat = sum((where[d] * step for d, step in zip(new_dims, steps, strict=True)), ZERO)
@@ -57,6 +63,8 @@ def _groups(old: Sequence[Index], new: Sequence[Index]) -> list[tuple[list[int],
     left, right = 0, 0
     while left < len(old) or right < len(new):
         start = (left, right)
+        # Each run begins with one dimension of either side, and the side with fewer elements takes one more until they
+        # agree.
         size_left, size_right = ONE, ONE
         if left < len(old):
             size_left, left = old[left], left + 1
@@ -79,6 +87,8 @@ def _is_smaller(left: Index, right: Index) -> bool:
     a, b = left.as_int(), right.as_int()
     if a is not None and b is not None:
         return a < b
+    # Of symbolic sizes only products can be compared: that of fewer factors is taken for the smaller one.  A wrong
+    # guess gives longer runs, never wrong ones.
     return len(left.terms[0][0]) < len(right.terms[0][0]) if left.terms and right.terms else bool(right.terms)
 
 
@@ -100,6 +110,7 @@ def _as_traced(ctx: Context, x: Tensor, sizes: Sequence[Index]) -> Tensor | None
     node, layout = ctx.node, strided(x)
     if node is None or node.target is not aten.view.default or layout is None or x.base is None:
         return None
+    # Only for ``view`` itself, which eager grants only where strides can say it; ``reshape`` may have copied.
     source, result = node.args[0].meta["val"], node.meta["val"]
     for size, ours, theirs in zip(x.sizes, layout[0], ctx.sizes.strides(source.stride()), strict=True):
         # Our buffer lies in another order than the tracer's tensor: its strides would lead elsewhere.
@@ -112,6 +123,7 @@ def window_on(
     ctx: Context, base: str, sizes: tuple[Index, ...], strides: tuple[Index, ...], offset: Index, dtype: torch.dtype
 ) -> Tensor:
     """A strided window on a buffer."""
+    # As ``values.load`` does it for a whole buffer.
     index = offset
     for place, step in zip(positions(sizes), strides, strict=True):
         index = index + place * step
@@ -137,6 +149,7 @@ def unsqueeze(ctx: Context, x: Tensor, dim: int) -> Tensor:
 
 def drop(x: Tensor, dims: Sequence[int]) -> Tensor:
     """Without some dimensions of size 1."""
+    # Those of another size stay, as ``squeeze`` leaves them.
     gone = {dim for dim in dims if x.sizes[dim] == ONE}
     kept = [dim for dim in range(x.ndim) if dim not in gone]
     sizes = tuple(x.sizes[dim] for dim in kept)
@@ -167,6 +180,7 @@ def permuted(x: Tensor, dims: Sequence[int]) -> Tensor:
     order = [wrap(dim, x.ndim) for dim in dims]
     sizes = tuple(x.sizes[dim] for dim in order)
     where = positions(sizes)
+    # ``reindex`` asks for each old dimension which new one moves along it: the inverse of ``order``.
     return reindex(x, sizes, [where[order.index(dim)] for dim in range(x.ndim)])
 
 
@@ -198,6 +212,7 @@ def flip(ctx: Context, x: Tensor, dims: Sequence[int]) -> Tensor:
         for dim, (size, at) in enumerate(zip(x.sizes, where, strict=True))
     ]
     moved = reindex(x, x.sizes, flipped)
+    # Eager copies here: no view of the same memory, whatever its strides would be.
     return pure(moved, moved.expr)
 
 
@@ -250,10 +265,12 @@ def _clamped(position: Index, size: Index) -> Index | None:
         return size
     if value is not None and value < 0:
         position = position + size
+    # From here on bounds are symbolic: only what their ranges prove is used.
     if not position.is_nonnegative():
         return None
     if position.is_below(size + 1):
         return position
+    # Beyond the end for certain: the end.
     return size if size.is_below(position + 1) else None
 
 
@@ -294,6 +311,7 @@ def split(ctx: Context, x: Tensor, sizes: object, dim: int = 0) -> list[Tensor] 
         total, step = x.sizes[dim].as_int(), ctx.sizes.index(sizes).as_int()
         if total is None or not step:
             return Declined("a split into a number of parts known only at run time")
+        # The last part may be shorter; of nothing there is one part, which is empty.
         sizes = [min(step, total - start) for start in range(0, total, step)] or [0]
     lengths = ctx.sizes.indices(sizes)
     parts, start = [], ZERO
@@ -322,6 +340,7 @@ def diagonal(ctx: Context, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int 
     sizes = (*(x.sizes[dim] for dim in kept), Index.of(length))
     where = positions(sizes)
     old = dict(zip(kept, where, strict=False))
+    # Along the new last dimension both coordinates move by one; the offset shifts the one that does not begin at 0.
     old[a], old[b] = where[-1] + max(-offset, 0), where[-1] + max(offset, 0)
     return reindex(x, sizes, [old[dim] for dim in range(x.ndim)])
 
@@ -357,6 +376,7 @@ def _offset_from_base(ctx: Context, x: Tensor, source: torch.Tensor, wanted: Siz
         return None
     if wanted is None:
         return layout[1]
+    # Both offsets are the tracer's, counted from its storage; the difference holds for our buffer as well.
     return ctx.sizes.index(wanted) - ctx.sizes.index(source.storage_offset()) + layout[1]
 
 
@@ -373,4 +393,5 @@ def unfold(ctx: Context, x: Tensor, dim: int, size: int, step: int) -> Tensor | 
     count = (x.sizes[dim] - size) // step + 1
     sizes = (*x.sizes[:dim], count, *x.sizes[dim + 1 :], Index.of(size))
     where = positions(sizes)
+    # Window ``k`` begins at ``k * step``; the position within it is the new last dimension.
     return reindex(x, sizes, (*where[:dim], where[dim] * step + where[-1], *where[dim + 1 : -1]))

@@ -65,6 +65,7 @@ class Attention:
 def find_attention(graph: Graph, redundant: Redundant) -> Mapping[Node, Attention]:
     """The last product of every attention, and what it is."""
     found: dict[Node, Attention] = {}
+    # A node that stands for others, or is one of them, has readers that its ``users`` do not show.
     shared = {*redundant.same, *redundant.same.values()}
     for node in graph.nodes:
         if node.target is not aten.bmm.default or node in redundant.dead or node in redundant.same:
@@ -72,6 +73,7 @@ def find_attention(graph: Graph, redundant: Redundant) -> Mapping[Node, Attentio
         attention = _behind(node)
         if attention is not None and shared.isdisjoint(attention.inside):
             own = {node, *attention.inside, *redundant.dead}
+            # Nobody else reads scores or probabilities: they need not be there.
             if all(reader in own for inner in attention.inside for reader in inner.users):
                 found[node] = attention
     return found
@@ -82,6 +84,7 @@ def _behind(product: Node) -> Attention | None:
     if not all(isinstance(size, int) for operand in product.args for size in _shape(operand)):
         return None
     softmax, inside = _source(product.args[0])
+    # Along the last dimension.
     if softmax.target is not aten._softmax.default or softmax.args[1] not in (-1, len(_shape(softmax)) - 1):
         return None
     shape = _shape(softmax)
@@ -114,12 +117,14 @@ def _scores(argument: object, shape: tuple[int, ...]) -> Attention | None:
     if node.target is aten.bmm.default:
         queries, keys = node.args
         return Attention(queries, keys, keys, shape, inside=frozenset({node, *inside}))
+    # A bias added by the product itself.
     if node.target is aten.baddbmm.default and node.kwargs.get("beta", 1) == 1:
         bias, queries, keys = node.args
         scale = float(node.kwargs.get("alpha", 1))
         masks = (Added(bias, joined=True),)
         return Attention(queries, keys, keys, shape, scale, masks, frozenset({node, *inside}))
     step = _STEPS.get(node.target)
+    # A step that spreads the scores to another shape is not one of attention's.
     if step is None or _shape(node) != shape or node.kwargs:
         return None
     found = step(node, shape)
@@ -137,6 +142,7 @@ def _quotient(node: Node, shape: tuple[int, ...]) -> Attention | None:
 
 
 def _sum(node: Node, shape: tuple[int, ...]) -> Attention | None:
+    # Either operand may be the scores.
     for scores, bias in (node.args, node.args[::-1]):
         if isinstance(scores, Node) and isinstance(bias, Node) and (found := _scores(scores, shape)) is not None:
             return found.masked(Added(bias))
@@ -150,6 +156,7 @@ def _fill(node: Node, shape: tuple[int, ...]) -> Attention | None:
 
 def _choice(node: Node, shape: tuple[int, ...]) -> Attention | None:
     condition, then, other = node.args
+    # ``where(c, scores, -inf)`` keeps the scores where c holds, ``where(c, -inf, scores)`` where it does not.
     return _filled(then, condition, False, other, shape) or _filled(other, condition, True, then, shape)
 
 
@@ -205,6 +212,7 @@ def _passes_on(node: Node) -> bool:
     if node.target is aten.expand.default:
         return math.prod(_shape(node)) == math.prod(_shape(node.args[0]))
     if node.target is aten.permute.default:
+        # Dimensions of one element may go anywhere.
         moved = [dim for dim in _wrapped(node.args[1], _shape(node)) if _shape(node.args[0])[dim] != 1]
         return moved == sorted(moved)
     if node.target is aten._to_copy.default:

@@ -16,6 +16,8 @@ from triton.language.extra import libdevice
 @triton.jit
 def in_groups(program, rows, columns, height):
     """Which of ``rows`` by ``columns`` blocks a program makes, counted down ``height`` rows before the next column."""
+    # Of 4 rows by 3 columns at height 2, programs 0 to 5 make (0,0) (1,0) (0,1) (1,1) (0,2) (1,2), and 6 to 11 the next
+    # two rows: programs that run at one time share rows of one factor and columns of the other in the cache.
     first = program // (height * columns) * height
     place = program % (height * columns)
     height = tl.minimum(rows - first, height)
@@ -57,6 +59,7 @@ def minimum(a, b):
 
 @triton.jit
 def fmaximum(a, b):
+    # NaN in ``b`` gives ``a``; NaN in ``a`` fails the comparison and gives ``b``.
     return tl.where((a > b) | (b != b), a, b)
 
 
@@ -103,9 +106,11 @@ def modulo_floats(a, b):
 @triton.jit
 def floor_divide_floats(a, b):
     rest = libdevice.fmod(a, b)
+    # As CPython divides floats: a multiple of b first, so that the quotient is whole but for rounding.
     quotient = (a - rest) / b
     quotient = tl.where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1, quotient)
     whole = tl.floor(quotient)
+    # The division may have rounded below the whole number.
     whole = tl.where(quotient - whole > 0.5, whole + 1, whole)
     return tl.where(b == 0, a / b, whole)
 
@@ -113,6 +118,7 @@ def floor_divide_floats(a, b):
 @triton.jit
 def shift_left(a, b):
     width: tl.constexpr = a.dtype.primitive_bitwidth
+    # Shifts by the width or more are undefined on the device; torch says 0 (and the sign, to the right).
     fits = (b >= 0) & (b < width)
     return tl.where(fits, a << tl.where(fits, b, 0), 0)
 
@@ -127,6 +133,7 @@ def shift_right(a, b):
 @triton.jit
 def integer_power(a, b):
     """By squaring; a negative exponent leaves only 1 and -1 standing."""
+    # A block of ones like ``a``; 64 rounds see every bit of an exponent.
     power = a * 0 + 1
     base, rest = a, tl.where(b < 0, 0, b)
     for _ in range(64):
@@ -182,6 +189,7 @@ def erf_and_one(x):
     power = tl.fma(power, size, 0.14862187206745148)
     power = tl.fma(power, size, 0.9183915853500366)
     power = tl.fma(power, size, 1.6279100179672241)
+    # That is 1 - erf(|x|): to one side it is the result, to the other what is missing from 2.
     rest = _exp2(-size * power)
     return tl.where(x > 0, 2.0 - rest, rest)
 
@@ -195,6 +203,7 @@ def digamma(x):
     y = tl.where(below, 1 - given, given)
     total = y * 0
     for _ in range(10):
+        # Blocks have no early end: ten turns, of which each lane takes those that it needs.
         small = y < 10
         total = tl.where(small, total - 1 / y, total)
         y = tl.where(small, y + 1, y)
@@ -219,6 +228,7 @@ def _block(seed, offset):
 
 @triton.jit
 def _unit(word):
+    # 24 bits, as many as float32 holds exactly, times 2 ** -24: below 1 for certain.
     return (word.to(tl.uint32, bitcast=True) >> 8).to(tl.float32) * 5.9604644775390625e-08
 
 
@@ -231,6 +241,7 @@ def random_uniform(seed, offset):
 @triton.jit
 def random_normal(seed, offset):
     first, second, _, _ = _block(seed, offset)
+    # Box and Muller; 1 - u is never 0.
     radius = tl.sqrt(-2.0 * tl.log(1.0 - _unit(first)))
     return radius * tl.cos(6.283185307179586 * _unit(second))
 
@@ -239,6 +250,7 @@ def random_normal(seed, offset):
 def random_integer(seed, offset, low, high):
     first, second, _, _ = _block(seed, offset)
     bits = (first.to(tl.uint64) << 32) | second.to(tl.uint64)
+    # 64 bits over a range that is much smaller: the remainder is even enough.
     return low + (bits % (high - low).to(tl.uint64)).to(tl.int64)
 
 
@@ -325,6 +337,7 @@ def xor_along(x):
 def beats_max(value, at, best, best_at):
     """Whether a value takes the place of the best so far: larger, NaN, or equal and earlier."""
     nan, had_nan = value != value, best != best
+    # Two NaN count as equal: of these, too, the first wins.
     same = (value == best) | (nan & had_nan)
     return (value > best) | (nan & (best == best)) | (same & (at < best_at))
 
@@ -363,6 +376,7 @@ def argmin_along(value, at):
 @triton.jit
 def _merged(mean, m2, weight, other_mean, other_m2, other_weight):
     total = weight + other_weight
+    # Two parts without elements: no division by 0.
     share = tl.where(total == 0, 0.0, other_weight / total)
     apart = other_mean - mean
     return mean + apart * share, m2 + other_m2 + apart * apart * weight * share, total
@@ -379,5 +393,6 @@ def deviations_along(x, inside, count):
     mean = sum_along(x)
     weight = tl.full(mean.shape, count, x.dtype)
     mean = mean / weight
+    # Outside the block holds 0 and not the mean, and would count.
     apart = tl.where(inside, x - mean, 0)
     return mean, sum_along(apart * apart), weight

@@ -2,6 +2,14 @@
 
 Groups keep the set of groups that must come before them as bits of an integer, so that the question whether a merge
 would close a cycle costs one bit operation and a graph of thousands of nodes is scheduled in near linear time.
+
+Bit k of ``Group.before`` says that group k runs earlier, directly or through others: the closure is kept, not the
+edges. Merging B into A closes a cycle exactly where some third group C has A before it and B behind it:
+
+    A -> C -> B     A and B as one would have to run both before and after C
+
+So a merge is legal where no other producer of B has A's bit.  Every change of ``before`` is passed on to all that
+follow, or later questions would be answered from stale bits.
 """
 
 from __future__ import annotations
@@ -23,12 +31,16 @@ class Group:
     """Operations that run as one: a nest (merged from several) or a call."""
 
     number: int
+    """The group's own bit."""
     operation: Operation
     reads: set[str]
     writes: set[str]
     before: int = 0
+    """The groups that run earlier, as bits."""
     alive: bool = True
+    """Not merged into another yet."""
     members: list[int] = field(default_factory=list)
+    """Its operations, by their place in the program."""
 
 
 def fuse(graph: Graph) -> list[Operation]:
@@ -45,6 +57,7 @@ class _Fusion:
         self.graph = graph
         self.accesses, self.needed = dependencies(graph)
         self.order = order_of(graph, self.accesses)
+        # What writes an input waits for all that may raise (``raising``): one more dependency, which no memory shows.
         for number in self.order.writers:
             self.needed[number].update(other for other in self.order.raisers if other < number)
         self.groups: list[Group] = []
@@ -64,6 +77,7 @@ class _Fusion:
             group = Group(len(self.groups), operation, set(touched.reads), set(touched.writes), before)
             self.groups.append(group)
             if isinstance(operation, Nest) and costs_a_launch(operation):
+                # The last one over each iteration space: the next small reduction like it is tried with this one.
                 self.small[_space(operation)] = group
         group.members.append(number)
         self.group_of.append(group)
@@ -75,6 +89,8 @@ class _Fusion:
             bit = 1 << candidate.number
             if self.order.kept_apart(candidate.members, (number,)):
                 continue
+            # Such a producer runs behind the candidate, and the nest behind the producer: as part of the candidate it
+            # would run before.
             if any(other is not candidate and other.before & bit for other in producers.values()):
                 continue
             merged = self._merged(candidate.operation, nest, candidate.writes, touched.reads)
@@ -83,6 +99,8 @@ class _Fusion:
             candidate.operation = merged
             candidate.reads |= touched.reads
             candidate.writes |= touched.writes
+            # The nest brings its other producers along: the candidate, and whoever follows it, now runs behind them
+            # too.
             before = 0
             for other in producers.values():
                 if other is not candidate:
@@ -94,10 +112,12 @@ class _Fusion:
     def _candidates(self, nest: Nest, touched: Access, producers: dict[int, Group]) -> list[Group]:
         """Groups worth trying, those that share most memory first, and last one that shares none but a launch."""
         found = {k: group for k, group in producers.items() if isinstance(group.operation, Nest)}
+        # Not only who made what it reads: who reads the same memory may read it once for both.
         for name in touched.reads:
             for group in self.readers.get(name, ())[-costs.ANY.recent_readers :]:
                 if isinstance(group.operation, Nest) and group.alive:
                     found[group.number] = group
+        # Ties go to the later group, which is nearer in the program.
         scored = [(-self._shared_bytes(group, touched), -group.number, group) for group in found.values()]
         best = [group for _, _, group in heapq.nsmallest(costs.ANY.most_candidates, scored, key=lambda item: item[:2])]
         beside = self.small.get(_space(nest)) if costs_a_launch(nest) else None
@@ -111,6 +131,8 @@ class _Fusion:
         self, first: Operation, second: Nest, written: set[str], read: frozenset[str] | set[str]
     ) -> Nest | None:
         assert isinstance(first, Nest)
+        # Cheap questions first: ``merge`` rewrites whole nests.  A partial sum is there to be computed early; as one
+        # with its reader it would wait for what the reader waits for.
         if not keeps_parallel(first, second) or written & read & self.graph.partial or self._view_meets(first, second):
             return None
         merged = merge(first, second)
@@ -118,6 +140,7 @@ class _Fusion:
             return None
         if written & read or shares_reads(first, second, merged):
             return merged
+        # Nothing is shared but the launch, which is worth it for small reductions over one space.
         return merged if costs_a_launch(first) and costs_a_launch(second) and _space(first) == _space(second) else None
 
     def _view_meets(self, first: Nest, second: Nest) -> bool:
@@ -164,6 +187,7 @@ class _Fusion:
         bit = 1 << first.number
         for member in second.members:
             for k in self.needed[member]:
+                # A third group that needs the first and that the second needs keeps them apart.
                 between = self.group_of[k]
                 if between is not first and between is not second and between.before & bit:
                     return
@@ -179,6 +203,7 @@ class _Fusion:
         for number in first.members:
             self.group_of[number] = second
         own = 1 << second.number
+        # Both are one node now: it follows what either did, but for itself, and who followed either follows both.
         before = (first.before | second.before) & ~(bit | own)
         second.before = before
         for other in self.groups:
@@ -198,6 +223,7 @@ class _Fusion:
             needs[group.number] = wanted
             for other in wanted:
                 users.setdefault(other, []).append(group.number)
+        # Topological order by a heap: of those whose needs are met, the one that the program had first.
         ready = [(group.members[0], group.number) for group in alive if not needs[group.number]]
         heapq.heapify(ready)
         result: list[Operation] = []

@@ -2,6 +2,11 @@
 
 A dead buffer's memory is taken by a new one of the same number of bytes.  A kernel may write over an input of its own
 that nobody needs afterwards, where it touches that input only at the element it writes: the two become one argument.
+
+  b0 = allocate       k0 writes b0        k1 reads b0 for the last time, writes b1     free b0
+  becomes, where k1 reads b0 only where it writes b1:   b1 = allocate in the memory of b0; k1(b1)
+
+Buffers are of one class where they lie on one device and have the same number of bytes, as an expression of sizes.
 """
 
 from __future__ import annotations
@@ -41,13 +46,21 @@ class _Planner:
     graph: Graph
     work: Sequence[Work]
     steps: list[Step | None] = field(default_factory=list)
+    """A place becomes None where a release is taken back, because somebody took over the memory."""
     last: dict[str, int] = field(default_factory=dict)
+    """Number of the last piece of work that uses a buffer, by itself or through a view; the number of pieces for
+    results."""
     present: set[str] = field(default_factory=set)
+    """Buffers and views that exist at the step at hand."""
     dead: dict[_MemoryClass, list[tuple[str, int]]] = field(default_factory=dict)
+    """What was freed, by class, with the place of its release."""
     shared: set[str] = field(default_factory=set)
+    """Memory that calls may have given views of: nobody knows until when it is read."""
     bound: set[Symbol] = field(default_factory=set)
     allocated: set[str] = field(default_factory=set)
+    """Memory that this program made."""
     ending: dict[int, list[str]] = field(default_factory=dict)
+    """``last`` the other way round."""
 
     def run(self) -> tuple[Step, ...]:
         self.steps.extend(self.graph.binds)
@@ -56,6 +69,7 @@ class _Planner:
         self.present |= inputs | set(self.graph.constants)
         self._find_last_uses()
         for number, item in enumerate(self.work):
+            # Memory first, then views on it, then who uses them.
             self._make_for_call(item)
             for name in self._windows(item):
                 self._window(name)
@@ -91,6 +105,7 @@ class _Planner:
         for number, item in enumerate(self.work):
             for name in _names(item):
                 self.last[name] = number
+                # A view keeps its base.
                 self.last[root(name, views)] = number
             if isinstance(item, Call) and gives_views(item.target):
                 self.shared.update(root(ref.name, views) for ref in refs(item))
@@ -104,12 +119,15 @@ class _Planner:
 
     def _release(self, number: int) -> None:
         """Lets go of what step ``number`` used last."""
+        # Sorted, so that the same graph gives the same program.
         for name in sorted(self.ending.get(number, ())):
+            # Constants stay for the next call.
             if name not in self.present or name in self.graph.constants:
                 continue
             self.present.discard(name)
             buffer = self.graph.buffers.get(name)
             if buffer is not None and self._is_ours(name):
+                # Freed all the same: the step is struck out if a later buffer takes it.
                 self.dead.setdefault(_memory_class(buffer), []).append((name, len(self.steps)))
             self.steps.append(Free(name))
 
@@ -138,6 +156,7 @@ class _Planner:
             victim = self._overwritable(kernel, argument, number)
             if victim is not None:
                 kernel = _in_place(kernel, victim, argument)
+                # The victim's name ends here, before the launch, which has no argument of that name any more.
                 self.ending[number].remove(victim)
                 self.present.discard(victim)
                 self.steps += [Allocate(buffer, victim), Free(victim)]
@@ -160,6 +179,7 @@ class _Planner:
         if not idle:
             self.steps.append(Allocate(buffer))
             return
+        # The one that was freed last: it is the likeliest to be in a cache.
         name, freed = idle.pop()
         self.steps[freed] = None
         self.steps += [Allocate(buffer, name), Free(name)]
@@ -168,9 +188,12 @@ class _Planner:
         """An input that dies here and that every element is read from before it is written there."""
         if target.role != "out":
             return None
+        # One place per iteration, always the same, and no other store that might go where positions read from tensors
+        # say.
         places = {store.index for store in stores_of(kernel.loops) if store.buffer == target.name}
         if len(places) != 1 or any(s.bindings or s.mode != "set" for s in stores_of(kernel.loops)):
             return None
+        # An earlier loop's store would destroy what a later pass still reads.
         last_loop = {id(loop) for loop in kernel.loops[-1:]}
         storing = next(loop for loop in kernel.loops if any(s.buffer == target.name for s in stores_of((loop,))))
         for argument in kernel.arguments:
@@ -181,6 +204,7 @@ class _Planner:
                 continue
             if argument.dtype != target.dtype or id(storing) not in last_loop:
                 continue
+            # Read only where it is written, in the same iteration and before.
             reads = [load for load in loads_of(kernel.passes) if load.buffer == name]
             if all(load.index in places and not load.bindings for load in reads) and _read_first(storing, name, target):
                 return name

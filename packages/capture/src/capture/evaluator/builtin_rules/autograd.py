@@ -47,20 +47,24 @@ def _insist_on_no_reentrant_checkpoint(ctx: World, outputs: Sequence[TensorValue
 
 
 def _gradients(ctx: World, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:
+    # Gradients may be asked for of inputs of the graph that have a history outside (``inner``): the search stops there.
     wanted = _tensors(ctx, inputs)
     for value in wanted:
         _rely_on_no_hooks(ctx, value)
     inner = [value.fake.grad_fn for value in wanted if value.source is not None and not _is_leaf(ctx, value)]
     history = History([output.fake for output in _tensors(ctx, outputs)], until=inner)
     made = {id(leaf) for leaf in ctx.leaves}
+    # Every origin has to be an input of the graph, or a leaf that was made in it.
     for origin in history.origins:
         if origin not in ctx.tensors and origin not in made:
             ctx.stop(Kind.AUTOGRAD, _outside(ctx, history))
+    # It passes a tensor that came with a history, whose further way this graph does not know.
     if any(step in history.steps and step not in inner for _, step in ctx.graph.arrived.values()):
         ctx.stop(Kind.AUTOGRAD, _outside(ctx, history))  # with the next call it may lead elsewhere
     if inner and any(value.source is not None and value.fake.grad_fn not in inner for value in wanted):
         ctx.stop(Kind.AUTOGRAD, "gradients are asked for of a leaf and of a tensor that may come from it")
     found = ctx.record(torch.autograd.grad, [outputs, inputs, *rest], options)
+    # Steps that a second backward would find freed: results of theirs leave the graph without a history.
     ctx.graph.used_up.update(history.used_up(ctx.graph.readers))
     return found
 
@@ -92,13 +96,16 @@ def backward_of_several(
         ctx.stop(Kind.AUTOGRAD, "`backward()` is called without tensors, or with `grad_variables`")
     if inputs is not NONE:
         _insist_on_no_reentrant_checkpoint(ctx, losses)
+    # Each once, in the order in which they were met.
     leaves = _leaves(ctx, losses) if inputs is NONE else list(dict.fromkeys(_tensors(ctx, inputs)))
     if not leaves:
         ctx.stop(Kind.AUTOGRAD, f"`backward()` of {losses[0].describe()} reaches no leaf in the graph")
     for leaf in leaves:
         _rely_on_a_plain_leaf(ctx, leaf)
+    # Before the gradients are made: what any tensor lies in by now.
     taken = {memory_of(value.fake) for value in ctx.tensors.values()}
     options = {"grad_outputs": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph}
+    # ``allow_unused``: a leaf that nothing reaches keeps its ``grad``.
     found = _gradients(ctx, tensors, ListValue(leaves), **options, allow_unused=TRUE)
     if inputs is NONE:
         ctx.graph.mark_last(torch.autograd.grad, "all_leaves")
@@ -138,6 +145,7 @@ def _leaves(ctx: World, losses: Sequence[TensorValue]) -> list[TensorValue]:
         ctx.keep_leaves_outside()
     leaves = []
     for origin in history.origins:
+        # By the identity of the fake.
         leaf = ctx.tensors.get(origin)
         if leaf is None:
             ctx.stop(Kind.AUTOGRAD, _outside(ctx, history))
@@ -169,6 +177,7 @@ def _rely_on_no_hooks(ctx: Tracer, value: TensorValue) -> None:
         return
     if any(getattr(value.obj, name, None) for name in _HOOKS) or (value.obj.retains_grad and not value.obj.is_leaf):
         ctx.stop(Kind.AUTOGRAD, f"gradients arrive at {value.describe()}, which has hooks")
+    # None there now, and none in later calls.
     for name in _HOOKS:
         if hasattr(value.obj, name):
             ctx.guard(AttrSource(value.source, name), "false")
@@ -183,6 +192,7 @@ def _accumulate(
     ctx: World, leaves: Sequence[TensorValue], found: Sequence[Value], taken: set[Any], *, create_graph: bool
 ) -> None:
     grads = {leaf: grad for leaf, grad in zip(leaves, found, strict=True) if isinstance(grad, TensorValue)}
+    # All are read before the first is written.
     held = {leaf: leaf.gradient(ctx) for leaf in grads}
     for leaf, grad in grads.items():
         if grad.fake.layout is not torch.strided:
@@ -191,6 +201,7 @@ def _accumulate(
         for leaf, grad in grads.items():
             if not isinstance(held[leaf], TensorValue):
                 leaf.set_attribute(ctx, "grad", _own(ctx, leaf, grad, taken, create_graph=create_graph))
+            # Out of place: the sum has a history, which a write in place would change under others.
             elif create_graph:
                 leaf.set_attribute(ctx, "grad", ctx.record(torch.add, [held[leaf], grad], {}))
             else:
@@ -216,6 +227,7 @@ def _own(ctx: World, leaf: TensorValue, grad: TensorValue, taken: set[object], *
     """A gradient that belongs to its leaf alone, laid out as autograd lays it, and that is no view; ``taken`` is memory
     that others have."""
     with torch.no_grad():
+        # Autograd lays a gradient out as the leaf where the leaf is dense, and contiguously elsewhere.
         dense = torch.empty_like(leaf.fake)
     if dense.stride() != leaf.fake.stride():  # the leaf does not fill its memory: its gradient is contiguous
         dense = dense.contiguous()
@@ -223,6 +235,7 @@ def _own(ctx: World, leaf: TensorValue, grad: TensorValue, taken: set[object], *
     strides = zip(grad.fake.shape, grad.fake.stride(), dense.stride(), strict=True)
     unsure = ctx.graph.shape_env is not None  # of a size of 1 fakes with symbols do not know the stride
     other_layout = any(mine != other if size != 1 else unsure or mine == 0 for size, mine, other in strides)
+    # A copy of its own; otherwise the gradient's own memory is handed over, to one leaf only.
     if create_graph or memory in taken or other_layout:
         own = dense.stride() == leaf.fake.stride()
         layout = ctx.literal(torch.preserve_format if own else torch.contiguous_format)

@@ -1,4 +1,9 @@
-"""Methods of lists, tuples, dicts, sets and strings, and the classes as constructors."""
+"""Methods of lists, tuples, dicts, sets and strings, and the classes as constructors.
+
+The receiver is the contents: for an object of a subclass ``dispatch`` takes them out before, and ``leave_subclass``
+refuses what would have to give an object of that subclass.  ``ctx.changed`` comes before a change, while ``moves``
+counts those that iterators under way would notice.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +35,7 @@ _CONTAINERS = (SequenceValue, DictValue, SetValue)
 @rule(list.append, collections.deque.append, kinds=(ListValue, None))
 def append(ctx: Tracer, items: ListValue, item: Value) -> Value:
     ctx.changed(items)
+    # The item stays unseen: nothing is relied on about it.
     items.grow([item])
     _respect_maxlen(items)
     return NONE
@@ -37,6 +43,7 @@ def append(ctx: Tracer, items: ListValue, item: Value) -> Value:
 
 def _respect_maxlen(items: ListValue) -> None:
     if items.maxlen is not None and len(items.items) > items.maxlen:
+        # A bounded deque drops at the other end.
         del items.items[: len(items.items) - items.maxlen]
 
 
@@ -48,6 +55,7 @@ def extend(ctx: World, items: ListValue, more: Value) -> Value:
         _respect_maxlen(items)
         return NONE
     iterator = iterate(ctx, more)
+    # In this order in C: an iterator, then a hint, then items.
     ask_for_length(ctx, more)
     while (item := iterator.step(ctx)) is not None:  # what came before an exception stays
         append(ctx, items, item)
@@ -82,6 +90,7 @@ def insert(ctx: Tracer, items: ListValue, index: Value, item: Value) -> Value:
 @rule(list.pop, collections.deque.pop, kinds=(ListValue,))
 def pop(ctx: Tracer, items: ListValue, index: Value | None = None) -> Value:
     position = -1 if index is None else index_of(ctx, index)
+    # Python's own words, by making it raise: they differ between lists, deques and releases.
     if not items.items:
         throw_as(ctx, (collections.deque if items.cls is collections.deque else list)().pop)
     if not -len(items.items) <= position < len(items.items):
@@ -100,6 +109,7 @@ def _taken(ctx: Tracer, items: ListValue, position: int) -> Value:
 
 @rule(list.remove, kinds=(ListValue, None))
 def remove(ctx: Tracer, items: ListValue, item: Value) -> Value:
+    # Each comparison may run code of the program, and is asked only until one holds.
     for position, other in enumerate(items.items):
         if values_equal(ctx, other, item):
             ctx.changed(items)
@@ -180,6 +190,7 @@ def ask_for_length(ctx: Tracer, iterable: Value) -> None:
     iterable = realize(ctx, iterable)
     if not isinstance(iterable, UserObject):
         return
+    # Methods of the builtin containers say how long they are and do nothing else: not worth a call.
     for name in ("__len__", "__length_hint__"):
         method = iterable.special(ctx, name)
         if method is None or isinstance(method, BuiltinValue):
@@ -215,6 +226,7 @@ def get(ctx: Tracer, mapping: DictValue, key: Value, default: Value = NONE) -> V
 
 @rule(dict.setdefault, kinds=(DictValue, None))
 def set_default(ctx: Tracer, mapping: DictValue, key: Value, default: Value = NONE) -> Value:
+    # The default is no call: it has been computed, and is stored where there is nothing.
     found = mapping.get(ctx, key)
     if found is None:
         mapping.put(ctx, key, default)
@@ -238,6 +250,7 @@ def pop_item(ctx: Tracer, mapping: DictValue, last: Value | None = None) -> Valu
         ctx.stop(Kind.CALL, "`popitem` of a dict is asked for the last, or first, item")
     if not mapping.entries:
         throw_as(ctx, (collections.OrderedDict if is_ordered else dict)().popitem)
+    # ``popitem(last=False)`` takes the oldest.
     first = last is not None and not last.truth(ctx)
     key, value = mapping.entries[next(iter(mapping.entries)) if first else next(reversed(mapping.entries))]
     mapping.remove(ctx, key)
@@ -269,6 +282,7 @@ def pairs_of(ctx: Tracer, value: Value) -> Iterable[tuple[Value, Value]]:
     if isinstance(value, ContainerObject) and getattr(value.cls, "__iter__", None) is dict.__iter__:
         assert isinstance(value.contents, DictValue)
         return list(value.contents.entries.values())  # CPython, too, looks past the subclass here
+    # Whatever has ``keys`` is a mapping to ``dict()``; all else is an iterable of pairs.
     if isinstance(value, UserObject) and hasattr(value.cls, "keys"):
         return _looked_up(ctx, value)
     return _pairs(ctx, iterate(ctx, value))
@@ -332,6 +346,7 @@ def move_to_end(ctx: Tracer, mapping: DictValue, key: Value, last: Value | None 
         ctx.throw(KeyError, key)
     ctx.changed(mapping)
     to_the_end = last is None or last.truth(ctx)
+    # Moving the last one to the end changes nothing.
     mapping.moves += hashed != next(reversed(mapping.entries) if to_the_end else iter(mapping.entries))
     entry = mapping.entries.pop(hashed)
     if to_the_end:
@@ -368,6 +383,7 @@ def make_defaultdict(ctx: World, factory: Value = NONE, other: Value | None = No
     if factory is not NONE and not callable_type(factory):
         throw_as(ctx, collections.defaultdict, 0)
     made = DictValue(cls=collections.defaultdict)
+    # Entries given at once do not go through the factory.
     made.default_factory = factory
     update(ctx, made, other, **named)
     return made
@@ -388,6 +404,7 @@ def new_tuple(ctx: Tracer, cls: Value, iterable: Value) -> Value:
 
 @rule(str.join, kinds=(ConstantValue, None))
 def join(ctx: Tracer, separator: ConstantValue, items: Value) -> Value:
+    # Each is looked at, and so guarded: the text is a constant of the graph's version.
     parts = [constant_of(ctx, item) for item in iterate(ctx, items).rest(ctx)]
     try:
         return ConstantValue(separator.value.join(parts))

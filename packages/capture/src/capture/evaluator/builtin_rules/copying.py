@@ -9,9 +9,10 @@ from typing import Any
 from capture.evaluator.builtin_rules.registry import rule
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, held_by, realize, settled
+from capture.values.classes import ClassValue, PythonModuleValue
 from capture.values.constant import ConstantValue
 from capture.values.container_object import ContainerObject
-from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PythonModuleValue
+from capture.values.function import BoundMethod, BuiltinValue, FunctionValue
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
 from capture.values.own_methods import is_asked_for_what_is_missing

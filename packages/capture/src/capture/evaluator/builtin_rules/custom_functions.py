@@ -21,8 +21,8 @@ from capture.evaluator.world import World
 from capture.operators.triton_kernels.traces import apply_traced
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
+from capture.values.classes import ClassValue
 from capture.values.constant import NONE, boolean
-from capture.values.function import ClassValue
 from capture.values.sequence import SequenceValue, TupleValue
 from capture.values.tensor import TensorValue
 

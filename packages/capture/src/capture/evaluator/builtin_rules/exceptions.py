@@ -13,10 +13,11 @@ from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, derives, realize
+from capture.values.classes import ClassValue, bind
 from capture.values.constant import NONE, ConstantValue
 from capture.values.exception import ExceptionValue, made_in_c
 from capture.values.exception_group import ExceptionGroupValue, make_group, split
-from capture.values.function import BoundMethod, ClassValue, FunctionValue, bind
+from capture.values.function import BoundMethod, FunctionValue
 from capture.values.sequence import ListValue, TupleValue
 from capture.values.user_object import lookup
 

@@ -11,9 +11,9 @@ from capture.evaluator import suspension
 from capture.evaluator.builtin_rules.registry import rule
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
+from capture.values.classes import ClassValue
 from capture.values.constant import NONE
 from capture.values.exception import ExceptionValue
-from capture.values.function import ClassValue
 from capture.values.generator import (
     STEP_TYPES,
     AsyncGeneratorValue,

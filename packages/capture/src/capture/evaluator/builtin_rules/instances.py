@@ -1,4 +1,8 @@
-"""Making objects: instances of classes, what ``object`` refuses to make, slices, partials, methods."""
+"""Making objects: instances of classes, what ``object`` refuses to make, slices, partials, methods.
+
+``cls(...)`` goes by the steps of ``type.__call__``: ``__new__``, and ``__init__`` where that gave an instance of the
+class.  An object that is made here exists as a value only; CPython makes it if it leaves the function.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,11 @@ from capture.evaluator.builtin_rules.exceptions import make_exception
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import (
-    Tracer,
-    Value,
-    callable_type,
-    derives,
-    held_by,
-    module_name,
-)
+from capture.values.base import Tracer, Value, callable_type, derives, held_by, module_name
+from capture.values.classes import ClassValue, SuperValue, bind
 from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
-from capture.values.function import BoundMethod, ClassValue, FunctionValue, PartialValue, SuperValue, bind
+from capture.values.function import BoundMethod, FunctionValue, PartialValue
 from capture.values.module import ModuleValue
 from capture.values.sequence import SliceValue, TupleValue, require_plain_tuple
 from capture.values.user_object import UserObject, lookup
@@ -41,6 +39,7 @@ def make_object(ctx: Tracer) -> Value:
 
 @rule(functools.partial, kinds=(None,))
 def make_partial(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+    # As CPython does: a partial of a partial is flattened, unless somebody could have hung attributes on the inner one.
     if isinstance(function, PartialValue) and function.source is None:  # one that has no attributes
         return PartialValue(function.function, [*function.args, *args], {**function.kwargs, **kwargs})
     if not callable_type(function):
@@ -94,6 +93,7 @@ def _refuse_as_object_does(ctx: Tracer, cls: type, has_arguments: bool) -> None:
     if held_by(cls, "__abstractmethods__") is not None:
         ctx.rely_on_member(cls, "__abstractmethods__")
     try:
+        # Tried for real, on nothing: it makes an empty object and throws it away, or raises what the program would see.
         object.__new__(cls, *[None] * has_arguments)
     except TypeError as error:
         ctx.throw(TypeError, *error.args)
@@ -105,6 +105,7 @@ def _new_of(kind: type) -> None:
         if not derives(cls.cls, kind):
             ctx.stop(Kind.CALL, f"`{kind.__name__}.__new__` is asked for an object of {cls.describe()}")
         base = storage_class(cls.cls)
+        # The builtin itself.
         if base is None:
             return empty_contents(cls.cls)
         made = ContainerObject(cls.cls, empty_contents(base))
@@ -120,6 +121,7 @@ for _kind in (dict, list, set, collections.deque, collections.defaultdict, colle
 def init_object(ctx: Tracer, value: UserObject, *args: Value, **kwargs: Value) -> Value:
     if args or kwargs:
         try:
+            # Its own words for surplus arguments, which depend on what the class overrides.
             _INIT(object.__new__(value.cls), None)
         except TypeError as error:
             ctx.throw(TypeError, *error.args)
@@ -135,6 +137,7 @@ def construct(ctx: World, function: object, args: Sequence[Value], kwargs: Mappi
     """``cls(...)`` for classes without a rule: exceptions, named tuples, and classes whose code can be evaluated."""
     if not isinstance(function, type):
         return None
+    # A metaclass with a ``__call__`` of its own decides what making an object means.
     if not _inherited(type(function), "__call__", type):
         return _through_metaclass(ctx, function, args, kwargs)
     return _call_of_type(ctx, function, args, kwargs)
@@ -179,21 +182,25 @@ def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mappin
     if isinstance(new, FunctionType):
         made = ctx.call(ctx.literal(new), [target, *args], kwargs)
     elif new is object.__new__:
+        # The flag of classes made by a class statement.
         if not cls.__flags__ & (1 << 9):
             return None  # a C type in disguise
         if (args or kwargs) and _owner(cls, "__new__") is not object:
             return None  # by this detour it refuses them
         _refuse_as_object_does(ctx, cls, bool(args or kwargs))
+        # Nothing of ``__init__`` has run yet: attributes follow from evaluating it.
         made = ModuleValue(cls) if issubclass(cls, torch.nn.Module) else UserObject(cls)
         made.class_source = target.source
     elif (base := storage_class(cls)) is not None and new is base.__new__:
         made = ContainerObject(cls, empty_contents(base))
         made.class_source = target.source
+    # Named tuples, and the return types of torch's functions.
     elif new is tuple.__new__ or hasattr(cls, "n_sequence_fields"):
         require_plain_tuple(ctx, cls)
         return TupleValue(ctx.call_builtin(list, list(args), {}).elements(ctx), cls=cls)
     else:
         return None
+    # A ``__new__`` may give something else, which then is not initialised.
     if isinstance(made, UserObject) and derives(made.cls, cls) and isinstance(init, FunctionType):
         ctx.call(bind(ctx, init, _owner(cls, "__init__"), "__init__", made), args, kwargs)
     elif isinstance(made, ContainerObject):

@@ -1,4 +1,9 @@
-"""Builtins that make or consume iterators, and ``itertools``."""
+"""Builtins that make or consume iterators, and ``itertools``.
+
+Makers give lazy values (``values/iterator``) and run nothing.  Consumers step an iterator until it is at its end, in
+CPython's order: what an iterable of the program does on the way, raise included, happens as often and as early as
+there.
+"""
 
 from __future__ import annotations
 
@@ -78,6 +83,7 @@ def absolute(ctx: Tracer, value: TensorValue) -> Value:
 def length(ctx: Tracer, value: Value) -> Value:
     # Only how long it is was asked for: a number that may vary, and none of its items.
     if isinstance(value, OutsideList) and value.is_unread() and (before := value.symbolic_length()) is not None:
+        # What was appended without a look at the list counts besides.
         added = ConstantValue(len(value.added))
         return ctx.call_builtin(operator.add, [before, added], {}) if value.added else before
     if isinstance(value, SequenceValue):
@@ -134,6 +140,7 @@ def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Val
             return ctx.call(method, [])
         if method is None:
             ctx.throw(TypeError, f"'{iterator.cls.__name__}' object is not an iterator")
+        # With a default, or for none, the program does not see the exception.
         found = ctx.attempt(method, StopIteration)
     elif isinstance(iterator, IteratorValue):
         found = iterator.step(ctx)
@@ -143,6 +150,7 @@ def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Val
         return found
     if default is not None:
         return default
+    # A generator that returned something hands it over with its end.
     return ctx.throw(StopIteration, *(taken_result(iterator) if isinstance(iterator, IteratorValue) else ()))
 
 
@@ -160,6 +168,7 @@ def make_zip(ctx: Tracer, *iterables: Value, strict: Value | None = None) -> Val
 
 @rule(map, kinds=(None, None))
 def make_map(ctx: Tracer, function: Value, *iterables: Value) -> Value:
+    # One iterable or several, ``map`` calls with a row of them: the shortest ends it.
     return MapIterator(function, ZipIterator([iterate(ctx, item) for item in iterables]))
 
 
@@ -189,6 +198,7 @@ def make_reversed(ctx: World, value: Value) -> Value:
         return RangeIterator(value.value[::-1])
     if isinstance(value, TensorValue):
         return ctx.call(value.attribute(ctx, "__reversed__"), [])
+    # What is neither reversible nor indexed is refused by Python itself; of what is left nothing is known.
     if not hasattr(value.python_type(), "__reversed__") and not hasattr(value.python_type(), "__getitem__"):
         ctx.throw(TypeError, f"'{value.python_type().__name__}' object is not reversible")
     return ctx.stop(Kind.ITERATION, f"{value.describe()} is iterated backwards")
@@ -201,6 +211,7 @@ def _reversed_object(ctx: World, value: UserObject) -> Value:
     item = value.special(ctx, "__getitem__")
     if item is None or hasattr(value.cls, "__reversed__"):  # where that is None
         ctx.throw(TypeError, f"'{value.cls.__name__}' object is not reversible")
+    # The length is asked for once, here; later changes of it are not seen, as in C.
     return ReverseObjectIterator(value, item, index_of(ctx, length(ctx, value)) - 1)
 
 
@@ -230,6 +241,7 @@ def make_islice(
 ) -> Value:
     given = [bound for bound in (first, stop, step) if bound is not None]
     limits = [None if bound is NONE else index_of(ctx, bound) for bound in given]
+    # CPython runs it and raises ValueError in its own words.
     if any(limit is not None and limit < 0 for limit in limits) or limits[2:] == [0]:
         ctx.stop(Kind.ITERATION, "`itertools.islice` is called with bounds that it refuses")
     return SliceIterator(iterate(ctx, iterable), slice(*limits))
@@ -239,6 +251,7 @@ def make_islice(
 def make_product(ctx: Tracer, *iterables: Value, repeat: Value | None = None) -> Value:
     # As in Python, all is read before the first row is made.
     pools = [iterate(ctx, item).rest(ctx) for item in iterables]
+    # ``repeat`` lists the same pools again.
     return RowIterator(itertools.product, pools * (1 if repeat is None else index_of(ctx, repeat)), [])
 
 
@@ -277,6 +290,7 @@ def total(ctx: World, iterable: Value, start: Value | None = None) -> Value:
     value = iterator.step(ctx)
     # As long as they are numbers they are one sum, which is more exact than its parts one after another.
     if _LOSES_NO_DIGITS:
+        # The start counts along; a value that is no number ends the exact sum, and plain additions go on from it.
         numbers = [result]
         while _is_number(numbers[0]) and value is not None and _is_number(value := realize(ctx, value)):
             numbers.append(value)
@@ -303,6 +317,7 @@ def _sum_of_numbers(ctx: World, numbers: Sequence[Value]) -> Value:
         if all(is_known_before(ctx, number) for number in numbers):
             return computed(ctx, _SUM, numbers)
         ctx.stop(Kind.TENSOR_VALUE, "floats that only the run tells are added up by `sum`", "add them up as tensors")
+    # Whole numbers, and at most one float: additions one after the other round the same.
     return functools.reduce(lambda one, other: ctx.call_builtin(operator.add, [one, other], {}), numbers)
 
 
@@ -321,6 +336,7 @@ def product(ctx: Tracer, iterable: Value, *, start: Value | None = None) -> Valu
 @rule(any, kinds=(None,))
 def any_true(ctx: Tracer, iterable: Value) -> Value:
     iterator = iterate(ctx, iterable)
+    # Stops at the first that decides: what follows stays in the iterator.
     while (value := iterator.step(ctx)) is not None:
         if realize(ctx, value).truth(ctx):
             return boolean(True)
@@ -345,13 +361,17 @@ def _extreme(function: Any, better: object) -> Any:
             if default is not None:
                 return default
             throw_as(ctx, function, ())
+        # Known, or decided by a guard on sizes.
         if all(isinstance(value, (ConstantValue, SymbolicNumber)) for value in values) and key is NONE:
             return _extreme_number(ctx, function, better, values)
+        # A number that only the data can tell: no branch, a number computed from both.  Of whole numbers it does not
+        # matter which of two equal ones is given.
         if len(values) == 2 and key is NONE and _are_whole_numbers(values):
             return ScalarValue(int, function=function, operands=values)
         best, best_key = None, None
         for value in values:
             measure = value if key is NONE else ctx.call(key, [value])
+            # Only a strictly better one replaces it: of equals the first is given.
             if best_key is None or ctx.call_builtin(better, [measure, best_key], {}).truth(ctx):
                 best, best_key = value, measure
         assert best is not None
@@ -384,8 +404,10 @@ def make_sorted(ctx: Tracer, iterable: Value, *, key: Value = NONE, reverse: Val
 
     def compare(a: int, b: int) -> int:
         """Sorting asks no more than whether one is less than the other."""
+        # Less than 0 where a < b, else 0: ``sort`` asks nothing else, so that "greater" is never needed.
         return -ctx.call_builtin(operator.lt, [measures[a], measures[b]], {}).truth(ctx)
 
+    # Positions are sorted, by Python's own stable sort, whose questions are answered by values.
     order = sorted(
         range(len(values)),
         key=functools.cmp_to_key(compare),

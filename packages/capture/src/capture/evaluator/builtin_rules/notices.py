@@ -18,8 +18,8 @@ from capture.program_settings import program_settings
 from capture.reasons import Kind
 from capture.silence import raised, silenced
 from capture.values.base import Value, realize
+from capture.values.classes import ClassValue
 from capture.values.constant import NONE, ConstantValue
-from capture.values.function import ClassValue
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 

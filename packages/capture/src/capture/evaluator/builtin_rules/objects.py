@@ -1,4 +1,8 @@
-"""Builtins that ask or change objects: types, attributes, instances, conversion to numbers and strings."""
+"""Builtins that ask or change objects: types, attributes, instances, conversion to numbers and strings.
+
+The answers of ``isinstance`` and its kin hang on classes, which guards keep as they are (``values/class_guards``);
+where code of the program answers (metaclasses, hooks, properties) it is evaluated, or the graph ends.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +31,9 @@ from capture.values.base import (
     root_package,
     trusted,
 )
+from capture.values.classes import ClassValue, bind
 from capture.values.constant import NONE, TRUE, ConstantValue, boolean, plain_text
-from capture.values.function import BuiltinValue, ClassValue, FunctionValue, PartialValue, bind
+from capture.values.function import BuiltinValue, FunctionValue, PartialValue
 from capture.values.mapping import DictValue
 from capture.values.module import TORCHS, ModuleValue
 from capture.values.scalar import ScalarValue
@@ -56,14 +61,18 @@ def is_instance(ctx: World, value: Value, classes: Value) -> Value:
         return boolean(any(is_instance(ctx, value, ctx.literal(each)).truth(ctx) for each in candidates))
     if not _is_like_a_class(candidates):
         ctx.stop(Kind.CLASS, f"an object is asked whether it is an instance of {classes.describe()}")
+    # As CPython: an exact match asks no metaclass.
     if value.python_type() is candidates:
         return TRUE
     if (check := _code_that_answers(candidates, "__instancecheck__")) is not None:
         return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [classes, value])))
     if isinstance(value, TensorValue):
+        # ``isinstance(t, torch.FloatTensor)`` and ``Parameter`` are answered by metaclasses of torch's that look at the
+        # tensor.
         return boolean(isinstance(_empty_tensor(value), candidates) or _is_flagged(ctx, value, candidates))
     if held_by(candidates, "_is_protocol", False):
         return _is_like_a_protocol(ctx, value, candidates)
+    # A property of that name may lie, and ``isinstance`` believes it.
     if isinstance(value, UserObject) and lookup(value.cls, "__class__")[0] is not object:
         ctx.stop(Kind.CLASS, f"{value.describe()} says by code of its own which class it is of")
     if isinstance(value, UserObject) and value.obj is not None:
@@ -75,6 +84,7 @@ def _ask(ctx: World, question: Any, obj: object, candidate: Any) -> Value:
     owner, _ = lookup(candidate, "__subclasshook__") if isinstance(candidate, type) else (object, None)
     if not trusted(owner):
         ctx.stop(Kind.CLASS, f"the class `{owner.__qualname__}` has code that says what is a subclass")
+    # ``register`` may make it an instance later; the token counts registrations.
     if isinstance(candidate, ABCMeta) and not trusted(obj if isinstance(obj, type) else type(obj)):
         ctx.state_read["abc.get_cache_token"] = get_cache_token  # the program's classes may be registered later
     try:
@@ -140,6 +150,7 @@ def is_callable(ctx: Tracer, value: Value) -> Value:
 
 @rule(id, kinds=(None,))
 def identity(ctx: Tracer, value: Value) -> Value:
+    # The number is a constant of the graph's version, good as long as the very object is there.
     if isinstance(value, UserObject) and value.obj is not None and value.source is not None:
         ctx.guard(value.source, "is", value.obj)
         return ConstantValue(id(value.obj))
@@ -173,6 +184,7 @@ def _tells_names(cls: type) -> bool:
 @rule(getattr, kinds=(None, ConstantValue))
 def get_attribute(ctx: Tracer, value: Value, name: ConstantValue, default: Value | None = None) -> Value:
     text = _as_name_to_read(ctx, value, name)
+    # Without a default an AttributeError passes to the program as it is.
     if default is None and text is name.value:
         return value.attribute(ctx, text)
     found = _attempted(ctx, value, text) or default
@@ -186,6 +198,7 @@ def _attempted(ctx: Tracer, value: Value, name: str) -> Value | None:
 @rule(hasattr, kinds=(None, ConstantValue))
 def has_attribute(ctx: Tracer, value: Value, name: ConstantValue) -> Value:
     text = _as_name_to_read(ctx, value, name)
+    # Members of tensors may raise, and their getters record operations: a fake is asked instead.
     if isinstance(value, TensorValue) and hasattr(torch.Tensor, text) and text != "grad":  # which may warn
         return boolean(hasattr(value.fake, text))
     return boolean(_attempted(ctx, value, text) is not None)
@@ -251,8 +264,10 @@ def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: Constant
     """A member of the type of a container, a string, a number."""
     owner, member = lookup(cls.cls, name.value)
     kind = type(member).__name__
+    # Of C: bound by the builtin itself.
     if kind in ("method_descriptor", "wrapper_descriptor"):
         return BuiltinValue(member, receiver=value)
+    # Bound to the class, or to nothing.
     if kind in ("classmethod_descriptor", "builtin_function_or_method"):
         return BuiltinValue(getattr(cls.cls, name.value))
     if isinstance(member, (FunctionType, classmethod, staticmethod, property)):
@@ -267,6 +282,7 @@ def methods_of_constants(
     ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
     """Methods of strings, numbers and the like on constant operands: immutable receivers make them pure."""
+    # The class that a method of C belongs to.
     owner = None if isinstance(function, type) else getattr(function, "__objclass__", None)
     if owner in _IMMUTABLE and args and isinstance(args[0], ConstantValue):
         return fold(ctx, function, args, kwargs)
@@ -329,6 +345,7 @@ def _truth_of_tensor(ctx: World, value: TensorValue) -> Value:
 def _object_to_number(wanted: type, *names: str) -> Any:
     def convert(ctx: Tracer, value: UserObject) -> Value:
         for name in names:
+            # ``__index__`` gives a whole number, which is then converted.
             said = value.answer(ctx, name, wanted if name != "__index__" else int)
             if said is not None:
                 return said if name != "__index__" else ctx.call_builtin(wanted, [said], {})
@@ -359,6 +376,7 @@ def object_to_repr(ctx: Tracer, value: UserObject) -> Value:
 
 
 def _text_by_method(ctx: Tracer, value: UserObject, name: str) -> Value:
+    # Texts made in C show addresses or contents; those of torch's modules are long and full of tensors.
     if not isinstance(getattr(value.cls, name), FunctionType) or root_package(value.cls) == "torch":
         ctx.stop(Kind.TEXT, f"{value.describe()} is turned into text")
     said = value.answer(ctx, name, str)
@@ -385,6 +403,7 @@ def plain_data(ctx: Tracer, value: Value, *around: Value) -> object:
         return [inner(item, value, *around) for item in value.items]
     if isinstance(value, TupleValue):
         items = [inner(item, value, *around) for item in value.items]
+        # Named tuples take their items one by one.
         return value.cls(*items) if hasattr(value.cls, "_fields") else value.cls(items)
     if isinstance(value, DictValue) and value.cls is dict:
         return {inner(key): inner(item, value, *around) for key, item in value.entries.values()}

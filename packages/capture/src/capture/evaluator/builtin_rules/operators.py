@@ -1,4 +1,8 @@
-"""Operators: arithmetic, comparison, membership, indexing and truth, by kinds of operands."""
+"""Operators: arithmetic, comparison, membership, indexing and truth, by kinds of operands.
+
+Rules for kinds come first (lists, tuples, dicts: below); what none of them fits is asked of ``operators``, one of the
+families of ``dispatch``.  There a tensor beats a symbol, a symbol beats an object, in the order of the questions.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,10 @@ from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import Tracer, Value, derives, held_by, realize, type_name
+from capture.values.classes import ClassValue, PythonModuleValue
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean, differs_from_itself
 from capture.values.container_object import leave_subclass
-from capture.values.function import BuiltinValue, CellValue, ClassValue, FunctionValue, PartialValue, PythonModuleValue
+from capture.values.function import BuiltinValue, CellValue, FunctionValue, PartialValue
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
 from capture.values.own_methods import own_method
@@ -39,6 +44,7 @@ COMPARE: dict[str, Callable[..., Any]] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+"""What the right operand is asked where the left one does not know: ``a < b`` is ``b > a``."""
 _UNARY = {operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", operator.abs: "__abs__"}
 _ALL = {*BINARY.values(), *COMPARE.values(), *_UNARY}
 _COMPARISONS = frozenset(COMPARE.values())
@@ -50,6 +56,7 @@ pure(*_ALL, operator.index, operator.truth)
 def plain_in_place(function: Callable[..., object]) -> Callable[..., object]:
     """``iadd`` on immutable operands is ``add``."""
     name = function.__name__
+    # ``iadd`` without its i, but for two names that Python spells with an underscore.
     return getattr(operator, {"iand": "and_", "ior": "or_"}.get(name, name[1:])) if name in _IN_PLACE else function
 
 
@@ -61,6 +68,7 @@ def operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mappi
     if not isinstance(function, type(operator.add)) or function not in _ALL:
         return None
     if any(isinstance(arg, TensorValue) for arg in args):
+        # ``x += t`` of a number x makes a new tensor: nothing is changed in place.
         return ctx.record(function if isinstance(args[0], TensorValue) else plain_in_place(function), args, {})
     if any(isinstance(arg, SymbolicNumber) for arg in args):
         return _symbolic(ctx, function, args)
@@ -80,6 +88,7 @@ def operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mappi
 def _refuse(ctx: Tracer, function: Any, args: Sequence[Value]) -> NoReturn:
     """Raise what Python raises for operands of these types, in its words."""
     try:
+        # Python is asked with empty containers of the same types: the words of a TypeError depend on types alone.
         samples = [arg.value if isinstance(arg, ConstantValue) else arg.python_type()() for arg in args]
     except TypeError:  # there is no empty one
         ctx.stop(Kind.BUILTIN, f"`{function.__name__}` of {args[0].describe()} and {args[1].describe()}")
@@ -102,15 +111,19 @@ def _in_place_union(function: object, args: Sequence[Value]) -> bool:
 def _symbol(function: Any) -> str:
     for symbol, known in {**BINARY, **COMPARE}.items():
         if known is function:
+            # So CPython writes it.
             return "** or pow()" if symbol == "**" else symbol
     return str(function.__name__)
 
 
 def _symbolic(ctx: World, function: Any, args: Sequence[Value]) -> Value | None:
     if not all(isinstance(arg, SymbolicNumber) or _is_number(arg) for arg in args):
+        # A size is never equal to what is no number.
         if function in (operator.eq, operator.ne):
             return boolean(function is operator.ne)
+        # As a list repeated n times: the size becomes a constant of this version.
         return fold(ctx, function, [_specialized(arg) for arg in args], {})
+    # Numbers have no operators in place.
     args, function = [whole(arg) for arg in args], plain_in_place(function)
     if is_of_floats(function, args):
         return (compared if function in _COMPARISONS else computed)(ctx, function, args)
@@ -136,10 +149,12 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
     left, right = args
     attempts = _comparing(name, left, right) if name in _REFLECTED else _combining(function, left, right)
     for receiver, method, operand in attempts:
+        # NotImplemented lets the next one try.
         answer = _try_method(ctx, receiver, method, operand)
         if answer is not None and answer is not NOT_IMPLEMENTED and not _not_implemented(answer):
             return answer
     if function in (operator.eq, operator.ne):
+        # Where both sides pass, ``==`` is identity.
         return boolean(ctx.is_one_object(left, right) == (function is operator.eq))
     names = [arg.python_type().__name__ for arg in args]
     if function in _COMPARISONS:
@@ -154,6 +169,7 @@ _Attempt = tuple[Value, str, Value]
 
 def _comparing(name: str, left: Value, right: Value) -> list[_Attempt]:
     direct, reflected = (left, f"__{name}__", right), (right, f"__{_REFLECTED[name]}__", left)
+    # The method of a derived class is asked first, though it stands on the right.
     first = right.python_type() is not left.python_type() and derives(right.python_type(), left.python_type())
     return [reflected, direct] if first else [direct, reflected]
 
@@ -164,10 +180,12 @@ def _combining(function: Any, left: Value, right: Value) -> list[_Attempt]:
     direct, reflected = (left, f"__{name}__", right), (right, f"__r{name}__", left)
     if cls is other:
         attempts = [direct]
+    # Likewise for arithmetic, but only where the derived class has another method than its base.
     elif derives(other, cls) and lookup(other, reflected[1])[1] is not lookup(cls, reflected[1])[1]:
         attempts = [reflected, direct]
     else:
         attempts = [direct, reflected]
+    # ``__iadd__`` first, then as ``__add__``.
     return [(left, f"__{function.__name__}__", right), *attempts] if function.__name__ in _IN_PLACE else attempts
 
 
@@ -179,6 +197,8 @@ def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Va
     if not isinstance(receiver, UserObject):
         return None
     members: dict[str, object] = {known: getattr(receiver.cls, known) for known in ("__eq__", "__ne__")}
+    # Those of ``object`` say nothing that ``_special_methods`` does not; ``__ne__`` of ``object`` turns ``__eq__``
+    # round.
     if name in members and members[name] is getattr(object, name):
         if name == "__ne__" and members["__eq__"] is not getattr(object, "__eq__"):  # noqa: B009
             equal = _try_method(ctx, receiver, "__eq__", *operands)
@@ -198,8 +218,10 @@ def _equality(ctx: Tracer, function: object, left: Value, right: Value) -> Value
 def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
     """``left is right or left == right``, as containers compare their items."""
     left, right = realize(ctx, left), realize(ctx, right)
+    # NaN is equal only as the same object.
     if isinstance(left, ConstantValue) and differs_from_itself(left.value):
         return ctx.is_one_object(left, right)
+    # Containers do not ask ``==`` of one and the same object.
     if left.identity() is right.identity():
         return True
     if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
@@ -208,14 +230,17 @@ def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
         return _dicts_equal(ctx, left, right)
     if isinstance(left, SliceValue) and isinstance(right, SliceValue):
         return _sequences_equal(ctx, _as_tuple(left), _as_tuple(right))
+    # Views of keys and of items compare as sets, with sets, too.
     keys = keys_like_a_set(ctx, left), keys_like_a_set(ctx, right)
     if keys[0] is not None and keys[1] is not None:
         return keys[0].keys() == keys[1].keys()
     if any(isinstance(side, (TensorValue, SymbolicNumber, UserObject)) for side in (left, right)):
         return ctx.call_builtin(operator.eq, [left, right], {}).truth(ctx)
+    # From here on the answer is computed with the real objects, so no code of the program may have a say.
     _insist_on_known_equality(ctx, left, right)
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return bool(left.value == right.value)
+    # What is left of these kinds has ``==`` of ``object``, or is of another type.
     if isinstance(left, _COMPARED_BY_KIND) and isinstance(right, _COMPARED_BY_KIND):
         return ctx.is_one_object(left, right)
     return ctx.stop(Kind.COMPARISON, f"{left.describe()} is compared with {right.describe()}")
@@ -269,6 +294,7 @@ def _sequence_kind(value: SequenceValue) -> type:
 def _dicts_equal(ctx: Tracer, left: DictValue, right: DictValue) -> bool:
     if left.entries.keys() != right.entries.keys():
         return False
+    # Two of them compare in order; one beside a dict does not.
     if left.cls is right.cls is OrderedDict and list(left.entries) != list(right.entries):
         return False
     return all(values_equal(ctx, value, right.entries[key][1]) for key, (_, value) in left.entries.items())
@@ -324,6 +350,7 @@ def repeat(ctx: Tracer, items: SequenceValue, count: ConstantValue) -> Value:
     times = _times(ctx, items, count)
     if isinstance(items, ListValue):
         return _like(ctx, items, items.items * times)
+    # An exact tuple times one is itself, as in CPython; programs may ask with ``is``.
     if times == 1 and items.cls is tuple:
         return items
     return _tuple(ctx, items.items * times, type(_empty(items.cls) * times))
@@ -366,6 +393,7 @@ def _ordered(function: Any) -> Callable[[Tracer, SequenceValue, SequenceValue], 
     def compare(ctx: Tracer, left: SequenceValue, right: SequenceValue) -> Value:
         if _sequence_kind(left) is not _sequence_kind(right):
             _refuse(ctx, function, [left, right])
+        # The first pair that differs decides; where none does, the lengths.
         for a, b in zip(left.items, right.items, strict=False):
             if not values_equal(ctx, a, b):
                 return ctx.call_builtin(function, [a, b], {})
@@ -389,6 +417,7 @@ def _refuse_slices_of_deques(ctx: Tracer, items: SequenceValue) -> None:
 @rule(operator.getitem, kinds=(SequenceValue, SliceValue))
 def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Value:
     _refuse_slices_of_deques(ctx, items)
+    # A whole slice of a tuple is the tuple itself.
     chosen = items.items[slice_of(ctx, index)]
     if items.cls is tuple and len(chosen) == len(items.items) and not isinstance(items, ListValue):
         return items if index.step is NONE else TupleValue(chosen)
@@ -410,6 +439,7 @@ def index_sequence(ctx: Tracer, items: SequenceValue, index: Value) -> Value:
 def assign_slice(ctx: Tracer, items: ListValue, index: SliceValue, value: Value) -> Value:
     _refuse_slices_of_deques(ctx, items)
     chosen = slice_of(ctx, index)
+    # Made a list first, as in C: ``a[1:] = a`` reads all of it before anything moves.
     assigned = ctx.call_builtin(list, [value], {}).elements(ctx)
     ctx.changed(items)
     try:
@@ -437,6 +467,7 @@ def delete_item(ctx: Tracer, items: ListValue, index: Value) -> Value:
     if isinstance(chosen, int) and not -len(items.items) <= chosen < len(items.items):
         ctx.throw(IndexError, "list assignment index out of range")
     ctx.changed(items)
+    # Deques' iterators notice.
     items.moves += 1
     del items.items[chosen]
     return ConstantValue(None)
@@ -478,12 +509,14 @@ def index_dict(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
     found = mapping.get(ctx, key)
     if found is not None:
         return found
+    # A subclass of ``dict`` may have a ``__missing__``; ``defaultdict`` has one in C, which is the factory below.
     if isinstance(mapping.whole, UserObject):
         missing = mapping.whole.special(ctx, "__missing__")
         if missing is not None:
             return ctx.call(missing, [key])
     if mapping.default_factory is not None and not _is_none(mapping.default_factory):
         made = ctx.call(mapping.default_factory, [])
+        # Stored before it is given: whoever asks again gets the same object.
         mapping.put(ctx, key, made)
         return made
     return ctx.throw(KeyError, key)

@@ -18,6 +18,8 @@ from capture.values.own_methods import asked_method
 
 Kinds = tuple[Any, ...]
 Rule = Callable[Concatenate[World, ...], Value]
+# Kinds are classes of values (or tuples of them) for the first operands, None for any; the first rule that fits is
+# taken, so that a rule for ``(None,)`` written early hides later ones.
 RULES: dict[object, list[tuple[Kinds, Rule]]] = {}
 PURE: set[object] = set()
 
@@ -61,6 +63,7 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
     except Exception as error:  # noqa: BLE001 - whatever a pure function raises on these operands, it raises in eager too
         let_through(error)
         ctx.throw(type(error), *error.args)
+    # A function that gives one of its operands gives that very object: ``tuple(t) is t``.
     same = (arg for arg, operand in zip(args, operands, strict=True) if operand is result)
     return next(same, None) or ctx.literal(result)
 
@@ -77,6 +80,7 @@ def _holds_nan(operand: object) -> bool:
 def constant_of(ctx: Tracer, value: Value) -> Any:
     """The constant behind a value; the items of containers are looked at (and so guarded)."""
     value = realize(ctx, value)
+    # ``constant`` refuses items that nobody has looked at: they would be relied on without a guard.
     for part in value.parts():
         realize(ctx, part)
     return value.constant()

@@ -1,4 +1,9 @@
-"""Numbers read out of tensors: arithmetic on them, and their use as operands of tensors."""
+"""Numbers read out of tensors: arithmetic on them, and their use as operands of tensors.
+
+``item()`` gives a ``ScalarValue``: a tensor of the graph, out of which Python's number is read behind it.  Arithmetic
+on it is put off (``_combine``): computed by Python if somebody wants the number, in double precision by the graph if a
+tensor meets it. Both give the same to the bit only for what is listed here; everything else ends the graph.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +32,19 @@ _ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.iadd, operator
 _COMPARISONS = (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge)
 _QUESTIONS = (math.isfinite, math.isinf, math.isnan)
 _NEVER_RAISE = frozenset({*_ARITHMETIC, *_COMPARISONS, *_QUESTIONS, operator.neg, operator.pos, operator.abs, abs})
+"""Functions that can wait: whatever the number turns out to be, none of them raises where the program stood."""
 _QUOTIENTS = (operator.truediv, operator.itruediv)
 _WHOLE_QUOTIENTS = (operator.floordiv, operator.ifloordiv, operator.mod, operator.imod)
 _EXACT = (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.abs, abs, float)
 _IN_DOUBLES = {function: function for function in _EXACT}
+"""Those that doubles of the graph compute as Python's floats do."""
 _WITH_TENSORS = frozenset(
     {"add", "sub", "mul", "truediv", "iadd", "isub", "imul", "itruediv", "div", "true_divide"}
     | {"lt", "le", "eq", "ne", "gt", "ge"}
 )
 _MOST_ITEMS = 16
 _LARGEST = {torch.bool: (bool, torch.bool), torch.uint8: (int, torch.int64), torch.int8: (int, torch.int64)}
+"""The dtype of a tensor to the number that is read from it: Python's type, and the dtype that holds it without loss."""
 _LARGEST |= dict.fromkeys((torch.int16, torch.int32, torch.int64), (int, torch.int64))
 _LARGEST |= dict.fromkeys((torch.float16, torch.bfloat16, torch.float32, torch.float64), (float, torch.float64))
 
@@ -46,6 +54,7 @@ _LARGEST |= dict.fromkeys((torch.float16, torch.bfloat16, torch.float32, torch.f
 
 @rule(torch.Tensor.item, kinds=(TensorValue,))
 def item(ctx: Tracer, tensor: TensorValue) -> Value:
+    # Complex numbers and others are missing.
     kind = _LARGEST.get(tensor.fake.dtype)
     if kind is None or not ctx.options.capture_scalar_outputs:
         ctx.stop(
@@ -54,6 +63,8 @@ def item(ctx: Tracer, tensor: TensorValue) -> Value:
             "keep the value a tensor, or read it at the end",
         )
     cls, dtype = kind
+    # A copy, detached: later writes to the tensor do not change the number, and a number has no history.  ``reshape``
+    # refuses more than one element, as ``item`` does.
     alone = ctx.record("reshape", [ctx.record("detach", [tensor], {}, method=True), ctx.literal(())], {}, method=True)
     copy = ctx.record("to", [alone, ConstantValue(dtype)], {"copy": ConstantValue(True)}, method=True)
     assert isinstance(copy, TensorValue)
@@ -74,6 +85,7 @@ def to_list(ctx: World, tensor: TensorValue) -> Value:
 
 
 def _combine(ctx: Tracer, function: Callable[..., object], operands: Sequence[Value]) -> Value:
+    # What type it is, is found by trying: an int plus a float is a float.
     samples = [_sample(operand) for operand in operands]
     if any(sample is None for sample in samples):
         ctx.stop(Kind.TENSOR_VALUE, f"`{function.__name__}` of {operands[0].describe()}")
@@ -92,6 +104,7 @@ def number_operators(ctx: World, function: object, args: Sequence[Value], kwargs
         return with_tensor(ctx, function, args, kwargs)
     if isinstance(function, type(operator.add)) and function in _NEVER_RAISE:
         return _combine(ctx, plain_in_place(function), args)
+    # A division may raise: it can wait only where the divisor is not zero for certain.
     if function in _QUOTIENTS and _is_never_zero(ctx, args[1]):
         return _combine(ctx, operator.truediv, args)
     if function in _WHOLE_QUOTIENTS and _is_never_zero(ctx, args[1]):
@@ -126,6 +139,7 @@ def _as_it_is(value: Value) -> Value:
 
 @rule(abs, operator.abs, kinds=(SymbolicNumber,))
 def magnitude(ctx: Tracer, value: SymbolicNumber) -> Value:
+    # The sign is decided by this call, and a guard keeps it so.
     return value if value.example >= 0 else ctx.call_builtin(operator.neg, [value], {})
 
 
@@ -146,6 +160,7 @@ def to_float(ctx: Tracer, value: ScalarValue) -> Value:
 @rule(int, operator.index, kinds=(ScalarValue,))
 def to_int(ctx: World, value: ScalarValue) -> Value:
     if value.cls is float:
+        # Computed by Python before the graph, as it depends on nothing in it.
         if is_known_before(ctx, value):
             return computed(ctx, int, [value])
         if (known := value.of_this_call()) is not None:
@@ -164,11 +179,15 @@ def with_tensor(ctx: World, function: object, args: Sequence[Value], kwargs: Map
     tensors = [arg for arg in args if isinstance(arg, TensorValue)]
     divides = name.strip("_") in ("truediv", "itruediv", "div", "true_divide")
     tensor, number = tensors[0].fake, _scalar(args)
+    # Eager takes the number into the tensor's dtype first, and so does ``form`` below.  Half precision is left out:
+    # eager computes with the number as it is there.  On GPUs eager multiplies by the reciprocal of a number.
     fits = tensor.dtype in (torch.float32, torch.float64) and not (divides and tensor.device.type != "cpu")
     fits = fits or (tensor.dtype is torch.int64 and number.cls is int and not divides)
     fits = fits and not kwargs and len(args) == 2 and len(tensors) == 1 and name.strip("_") in _WITH_TENSORS
+    # A number that follows from sizes alone can be taken as it is in this call, with a guard.
     if not fits and _as_it_is(number) is not number:
         return ctx.call_builtin(function, list(map(_as_it_is, args)), kwargs)
+    # Left to the families that come later: there it is a symbol of the graph.
     if number.cls is int and not (fits and number.function is None):
         return None
     if kwargs or len(args) != 2 or len(tensors) != 1 or name.strip("_") not in _WITH_TENSORS:
@@ -197,6 +216,7 @@ def tensor_form(ctx: World, number: Value) -> Value:
     if isinstance(number, SymbolicNumber):
         return ctx.record(torch.scalar_tensor, [number], {"dtype": ConstantValue(torch.float64)})
     assert isinstance(number, ScalarValue)
+    # Made once per number.
     if number.tensor is None:
         number.tensor = _computed_form(ctx, number) if number.source is None else _given_form(ctx, number)
     return number.tensor
@@ -208,6 +228,7 @@ def as_double(number: float) -> torch.Tensor:
 
 def _computed_form(ctx: World, number: ScalarValue) -> TensorValue:
     assert number.function is not None
+    # Whole numbers of Python have no limit, doubles do.
     if number.cls is not float or number.function not in _IN_DOUBLES:
         ctx.stop(Kind.TENSOR_VALUE, f"{number.describe()} is used with a tensor", "keep it a tensor")
     double = ConstantValue(torch.float64)
@@ -226,6 +247,7 @@ def _given_form(ctx: World, number: ScalarValue) -> TensorValue:
     node = ctx.graph.inputs.get(source)
     if node is not None:  # the number was read before, and is another object each time
         return ctx.tensors[id(node.meta["val"])]
+    # An input of the graph: before each call the float is put into a tensor, by ``as_double``.
     with ctx.graph.mode:
         fake = torch.empty((), dtype=torch.float64)
     made = TensorValue(ctx.graph.add_input(source, fake), fake, source)

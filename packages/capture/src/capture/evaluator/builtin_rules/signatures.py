@@ -9,7 +9,8 @@ from typing import Any
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value
-from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue
+from capture.values.classes import ClassValue
+from capture.values.function import BoundMethod, BuiltinValue, FunctionValue
 from capture.values.user_object import UserObject
 
 

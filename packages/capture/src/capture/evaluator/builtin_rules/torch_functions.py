@@ -43,11 +43,10 @@ from capture.torch_versions import (
     sparse,
     special,
 )
-from capture.torch_versions import (
-    set_grad_enabled as set_grad_mode,
-)
+from capture.torch_versions import set_grad_enabled as set_grad_mode
 from capture.values import default_devices
 from capture.values.base import Tracer, Value, realize, root_package
+from capture.values.classes import ClassValue
 from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
 from capture.values.context import (
     DefaultDevice,
@@ -60,7 +59,7 @@ from capture.values.context import (
     enter_context,
     leave_context,
 )
-from capture.values.function import BuiltinValue, ClassValue, FunctionValue
+from capture.values.function import BuiltinValue, FunctionValue
 from capture.values.sequence import SequenceValue
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
@@ -68,6 +67,7 @@ from capture.values.user_object import UserObject
 # -- what is recorded --------------------------------------------------------------------------------------------
 
 _FUNCTION_MODULES = (nn, linalg, fft, special, sparse)
+"""Namespaces of functions in C: everything in them is an operation."""
 _PYTHON_MODULES = ("torch.functional", "torch.nn.functional", "torch._lowrank")
 # Functions of those modules that take functions, draw state from Python, or do nothing to tensors.
 _NOT_OPERATIONS = frozenset({"boolean_dispatch", "handle_torch_function", "has_torch_function", "assert_int_or_pair"})
@@ -76,6 +76,7 @@ _NOT_OPERATIONS = frozenset({"boolean_dispatch", "handle_torch_function", "has_t
 def _named_operations() -> dict[tuple[ModuleType, str], object]:
     """Torch's own operations by the names under which they are found: every builtin of the variable namespace and its
     kin."""
+    # Under the names that programs use: ``torch.add`` is in ``torch`` though C keeps it elsewhere.
     found = [(torch, name, getattr(torch, name)) for name in dir(VariableFunctions) if hasattr(torch, name)]
     for module in _FUNCTION_MODULES:
         found += [(module, name, value) for name, value in vars(module).items() if callable(value)]
@@ -90,6 +91,8 @@ def _is_of_torch(function: object) -> bool:
 
 
 def _operations() -> dict[int, list[tuple[ModuleType, str]]]:
+    # By ``id``, as some of them are not hashable; ``_NAMED`` keeps them alive, so that no other object gets one's
+    # number.
     homes: dict[int, list[tuple[ModuleType, str]]] = {}
     for place, function in _NAMED.items():
         homes.setdefault(id(function), []).append(place)
@@ -110,6 +113,7 @@ _OVERLOADS = (OpOverload, OpOverloadPacket)
 def is_operation(function: Any) -> bool:
     """Whether a call is one node of the graph."""
     process = state.PROCESS
+    # What the program said comes first, in both directions.
     if id(function) in process.disallowed:
         return False
     return id(function) in OPERATIONS or id(function) in process.allowed or isinstance(function, _OVERLOADS)
@@ -118,6 +122,8 @@ def is_operation(function: Any) -> bool:
 def rely_on_names(ctx: Tracer, function: object) -> None:
     """What runs a graph may look its functions up by their names, and torch's functions in Python do so among
     themselves: where a program has put others there, it runs as in eager."""
+    # A function that was replaced before it was captured is one the graph would not call; one replaced later fails the
+    # guard.
     for path, home, original in _names_behind(function):
         if vars(home).get(path.name) is not original:
             explanation = f"`{home.__name__}.{path.name}` is another function now"
@@ -129,6 +135,7 @@ def rely_on_names(ctx: Tracer, function: object) -> None:
 def _names_behind(function: object) -> list[tuple[AttrSource, ModuleType, object]]:
     """The names of a function, and those of operations that its code calls."""
     found: dict[tuple[ModuleType, str], Any] = {}
+    # Functions in Python call others by name, which call others: all of these may be replaced.
     waiting = [function]
     while waiting:
         each = waiting.pop()
@@ -145,6 +152,7 @@ def _names_behind(function: object) -> list[tuple[AttrSource, ModuleType, object
 
 def record_operations(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = getattr(function, "__name__", "")
+    # Questions about memory and layout, of which fakes do not know the answer: asked of the real tensor, with a guard.
     if name in QUESTIONS and args and isinstance(asked := args[0], TensorValue) and len(args) == 1 and not kwargs:
         return ctx.literal(answer_of(ctx, asked, name))
     rely_on_where_it_begins(ctx, name, args)
@@ -159,6 +167,7 @@ def record_operations(ctx: World, function: object, args: Sequence[Value], kwarg
 
 def _tensor_method(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = getattr(function, "__name__", "")
+    # Not what the name stands for now: the program's own, or torch's that was replaced.
     if getattr(torch.Tensor, name, None) is not function:
         if getattr(TensorBase, name, None) is function:
             ctx.stop(Kind.REPLACED_FUNCTION, f"`torch.Tensor.{name}` is another function now", "it runs as in eager")
@@ -170,11 +179,14 @@ def _tensor_method(ctx: World, function: object, args: Sequence[Value], kwargs: 
             f"`.{name}()` of {args[0].describe()} {reason}",
             "keep the value a tensor, or read it at the end",
         )
+    # Of an input it changes the program's own tensor, which a graph cannot do; of a tensor made here it is an
+    # operation.
     switches = name == "requires_grad_" and args[0].source is not None
     if switches and _requires_grad_already(args, kwargs):
         return args[0]
     if name in _UNTRACKED or switches:
         hint = "it runs when and as in eager; the rest of the function is captured"
+        # CPython has to make the view itself, not only call the method: the graph would make another one.
         if name in _OF_GRADIENTS and _is_a_view_that_others_come_from(args[0]):
             ctx.note_origin(args[0])
             ctx.stop_before(args[0], Kind.AUTOGRAD, f"a view is made of which `.{name}()` is called later", hint)
@@ -213,7 +225,9 @@ _READS_VALUES = {
     "__repr__": "is turned into text",
     "__format__": "is turned into text",
 }
+"""Methods whose answer is not in the graph: the name, and what it does for the sentence of the break."""
 _OF_GRADIENTS = frozenset({"register_hook", "retain_grad"})
+"""Methods that see a gradient arrive; with ``_UNTRACKED`` those that change a tensor besides its contents."""
 _UNTRACKED = _OF_GRADIENTS | {"register_post_accumulate_grad_hook", "share_memory_"}
 
 
@@ -268,6 +282,7 @@ def tensor_text(ctx: Tracer, value: TensorValue, *rest: Value) -> Value:
 @rule(torch.Tensor.new_tensor, kinds=(TensorValue, TensorValue))
 @rule(torch.tensor, torch.as_tensor, kinds=(TensorValue,))
 def copy_of_tensor(ctx: Tracer, value: TensorValue, *rest: Value, **options: Value) -> Value:
+    # ``torch.tensor(t)`` warns, and copies without a history.
     ctx.stop(Kind.TENSOR_VALUE, "a tensor is made from another tensor's values", "use clone().detach()")
 
 
@@ -376,12 +391,14 @@ def _reading(function: Callable[..., object], *, guarded: bool) -> None:
             answer = function(*operands)
         except Exception as error:  # noqa: BLE001 - where there is no device, say; programs catch it
             let_through(error)
+            # The error is relied on as an answer would be: where there is a device in a later call, the guard fails.
             if not operands:
                 raised, text = _raised_by(function), f"{function.__name__}() raised {type(error).__name__}"
                 ctx.guard(CallSource(raised, f"torch.{function.__name__}()"), "equals", raised(), text=text)
             ctx.throw(type(error), *error.args)
         if function is torch.get_autocast_dtype:
             _rely_on_autocast_dtype(ctx, *operands)
+        # What is not guarded here is among the state that every version relies on (``library_state``).
         if guarded:
             text = f"{function.__name__}() was {answer}"
             ctx.guard(CallSource(function, f"torch.{function.__name__}()"), "equals", answer, text=text)
@@ -452,7 +469,9 @@ def set_grad_enabled(ctx: World, mode: Value) -> Value:
         ctx.stop(Kind.CONTEXT, "`set_grad_enabled` is given something that is no bool")
     previous = torch.is_grad_enabled()
     enabled = mode.truth(ctx)
+    # From here on the instruction cannot be taken back and given to CPython.
     ctx.commit()
+    # In the graph and for the fakes at once: what follows is recorded under the mode.
     ctx.graph.switch(set_grad_mode, enabled)
     return GradModeSwitch(enabled, previous)
 
@@ -474,6 +493,7 @@ def make_inference_mode(ctx: World, mode: Value = TRUE) -> Value:
 def _autocast(cls: type) -> Callable[..., Value]:
     def make(ctx: World, *args: Value, **kwargs: Value) -> Value:
         given = [constant_of(ctx, arg) for arg in args], {k: constant_of(ctx, v) for k, v in kwargs.items()}
+        # A real one is made, for its checks and warnings, and thrown away.
         made = noticed(ctx, lambda: cls(*given[0], **given[1]))
         _rely_on_autocast_dtype(ctx, made.device)
         return TorchContext(torch.autocast, autocast_arguments(made))
@@ -503,6 +523,7 @@ _GIVE_THEMSELVES = (torch.autocast, record_function)
 
 @rule(*(cls.__enter__ for cls in _CONTEXTS), enter_context, kinds=(TorchContext,))
 def enter(ctx: World, context: TorchContext) -> Value:
+    # They keep what was before in themselves, once.
     if context in ctx.effects.contexts:
         ctx.stop(Kind.CONTEXT, f"a `{context.cls.__name__}` context is entered a second time")
     if issubclass(context.cls, torch.inference_mode) and not _is_held(ctx):
@@ -522,6 +543,7 @@ def _is_held(ctx: World) -> bool:
 @rule(*(cls.__exit__ for cls in _CONTEXTS), leave_context, kinds=(TorchContext, None, None, None))
 def leave(ctx: World, context: TorchContext, *exception: Value) -> Value:
     active, name = ctx.effects.contexts, context.cls.__name__
+    # Grad modes put back what they found, in any order; others have to be left in the order in which they were entered.
     if not context.is_grad_mode:
         later = active[active.index(context) + 1 :] if context in active else None
         if later is None or not all(each.is_grad_mode for each in later):

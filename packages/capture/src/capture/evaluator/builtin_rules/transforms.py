@@ -39,6 +39,7 @@ _TRANSFORMS: dict[str, Callable[..., Any]] = {
     name: getattr(torch.func, name) for name in ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd")
 }
 _MADE_BY: dict[CodeType, str] = {make(torch.sin).__code__: name for name, make in _TRANSFORMS.items()}
+"""The wrappers that ``torch.func`` returns share a code object per transform: so functions made outside are known."""
 
 
 def _transform(name: str) -> Callable[..., Value]:
@@ -59,6 +60,7 @@ for _name, _make in _TRANSFORMS.items():
 @rule(torch.func.hessian, kinds=(None,))
 def hessian(ctx: Tracer, func: Value, argnums: Value = ConstantValue(0)) -> Value:  # noqa: B008 - a constant
     options = {"argnums": plain_data(ctx, argnums)}
+    # As torch defines it.
     return TransformValue("jacfwd", TransformValue("jacrev", func, options), options)
 
 
@@ -67,8 +69,10 @@ def vjp(ctx: World, func: Value, *primals: Value, has_aux: Value = NONE) -> Valu
     """The function that it returns computes what is needed of ``func`` a second time, in one node with the rest."""
     if has_aux is not NONE and has_aux.truth(ctx):
         ctx.stop(Kind.FUNCTION_TRANSFORM, "`torch.func.vjp` has an auxiliary result", HINT)
+    # The second evaluation would draw other numbers.
     draws = ctx.graph.mode.draws
     with ctx.repeatable([func, *primals]):
+        # Recorded in the open, for the value; ``_body`` records it once more as a module, for the pullback.
         out = ctx.call(func, primals)
     if ctx.graph.mode.draws != draws:
         ctx.stop(Kind.FUNCTION_TRANSFORM, "`torch.func.vjp` of a function that draws random numbers", HINT)
@@ -100,6 +104,7 @@ def call(ctx: World, made: TransformValue, *args: Value, **kwargs: Value) -> Val
 
 def _pull(ctx: World, pull: PullbackValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     needed = [value.fake for value in (*pull.body.given, *reachable(pull.primals)) if isinstance(value, TensorValue)]
+    # Memory written since ``vjp`` was called.
     written = set(ctx.graph.mode.journal.order[pull.written :])
     if not written.isdisjoint(map(memory_of, needed)):
         ctx.stop_before(pull, Kind.FUNCTION_TRANSFORM, "what `torch.func.vjp` needs again is written in between", HINT)
@@ -116,6 +121,7 @@ def transform_of(ctx: Tracer, function: FunctionValue) -> TransformValue | None:
         return None
     cells = dict(zip(function.code.co_freevars, function.closure, strict=True))
     known = inspect.signature(_TRANSFORMS[name]).parameters.keys() & cells.keys()
+    # Its closure holds the function and the options, by their parameters' names.
     contents = {key: realize(ctx, cells[key].content) for key in known}
     inner = contents.pop("func")
     return TransformValue(name, inner, {key: plain_data(ctx, value) for key, value in sorted(contents.items())})
@@ -132,10 +138,12 @@ def _body(ctx: World, made: TransformValue, args: Sequence[Value], kwargs: Mappi
     """Evaluates the function, as the transform calls it."""
     outer = [_tree(ctx, value) for value in args], {key: _tree(ctx, value) for key, value in kwargs.items()}
     dims = _dims(ctx, made, outer[0], outer[1])
+    # What is recorded from here on is cut out of the graph and becomes the module.
     recorded = ctx.graph.mark()
     once_more = ctx.repeatable([made, *args]) if made.options.get("chunk_size") else contextlib.nullcontext()
     ctx.graph.operations += 1  # the step cannot be taken back
     inner = _Inner(ctx, made, dims)
+    # Within one no truth of a tensor is decided or expected (``Machine``).
     ctx.graph.transforms += 1
     try:
         seen = [inner.see(value, number) for number, value in enumerate(args)]
@@ -156,6 +164,7 @@ def _body(ctx: World, made: TransformValue, args: Sequence[Value], kwargs: Mappi
 def _node(
     ctx: World, made: TransformValue, body: Body, operands: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value:
+    # Of the arguments only tensors go into the node: the others are constants of the body.
     tree = TupleValue([_plain_containers(ctx, value) for value in operands])
     named = _dict({key: _plain_containers(ctx, value) for key, value in kwargs.items()})
     how = ConstantValue(made.name), ctx.literal(made.options)
@@ -184,6 +193,8 @@ class _Inner:
         value = realize(self.ctx, value)
         if isinstance(value, TensorValue):
             return self._tensor(value, number)
+        # One entry of ``dims`` for each leaf, in the order in which the tree is walked: every leaf takes one, tensors
+        # or not.
         dim = None if self.dims is None or isinstance(value, (SequenceValue, DictValue)) else next(self.dims)
         if dim is not None:
             self.ctx.stop(Kind.FUNCTION_TRANSFORM, f"{value.describe()} has no dimension to map over", HINT)
@@ -200,10 +211,13 @@ class _Inner:
             self.ctx.stop(Kind.FUNCTION_TRANSFORM, f"{value.describe()} was made in inference mode", HINT)
         with self.ctx.graph.mode:
             if dim is not None:
+                # One sample.
                 fake = value.fake.select(dim, 0)
             elif self.dims is None and number in self.differentiated and value.fake.is_floating_point():
+                # As ``grad`` hands it over: a leaf of its own level.
                 fake = value.fake.detach().requires_grad_()
             else:
+                # An object of its own in any case: its node is the entry's, and the argument keeps the one it has.
                 fake = value.fake.view_as(value.fake)
         node = self.ctx.graph.entry(value.node, fake)
         self.entries.append(node)

@@ -11,8 +11,9 @@ from capture.evaluator.frame import NULL, Frame
 from capture.evaluator.opcodes.registry import opcode
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, is_iterable, realize
+from capture.values.classes import ClassValue, SuperValue
 from capture.values.constant import UNBOUND, plain_text
-from capture.values.function import BoundMethod, CellValue, ClassValue, FunctionValue, SuperValue
+from capture.values.function import BoundMethod, CellValue, FunctionValue
 from capture.values.iterating import iterate
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue

@@ -1,4 +1,8 @@
-"""Opcodes that build, extend and take apart containers."""
+"""Opcodes that build, extend and take apart containers.
+
+The stack may hold values that nobody has looked at (lazy).  ``pop_unseen`` and ``popn`` move those as they are, so
+that building a list relies on nothing about its items; ``pop`` looks, and what it finds is guarded.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,9 @@ from capture.evaluator.opcodes.registry import opcode
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, is_iterable, realize, type_name
+from capture.values.classes import ClassValue
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.container_object import ContainerObject
-from capture.values.function import ClassValue
 from capture.values.iterating import iterate
 from capture.values.mapping import DictValue, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
@@ -38,6 +42,7 @@ def build_set(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("BUILD_MAP")
 def build_map(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # Keys are hashed, so they are looked at; values may stay unseen.
     flat = frame.popn(2 * inst.arg)
     made = DictValue()
     for key, value in zip(flat[::2], flat[1::2], strict=True):
@@ -47,6 +52,7 @@ def build_map(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("BUILD_CONST_KEY_MAP")
 def build_const_key_map(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # Keys are one constant tuple on top, values lie below it in their order.
     keys = frame.pop().elements(ctx)
     made = DictValue()
     for key, value in zip(keys, frame.popn(inst.arg), strict=True):
@@ -70,6 +76,7 @@ def list_append(ctx: World, frame: Frame, inst: Instruction) -> None:
 @opcode("LIST_EXTEND")
 def list_extend(ctx: World, frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
+    # The words of ``f(*x)`` and ``[*x]``, which differ from those of ``list.extend``.
     if not is_iterable(more):
         ctx.throw(TypeError, f"Value after * must be an iterable, not {type_name(more.python_type())}")
     extend(ctx, _at(frame, inst.arg), more)
@@ -94,6 +101,7 @@ def set_update(ctx: World, frame: Frame, inst: Instruction) -> None:
 
 @opcode("MAP_ADD")
 def map_add(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # The value lies on top.
     value, key = frame.pop_unseen(), frame.pop()
     target = _at(frame, inst.arg)
     assert isinstance(target, DictValue)
@@ -113,6 +121,7 @@ def dict_merge(ctx: World, frame: Frame, inst: Instruction) -> None:
     target = _at(frame, inst.arg)
     assert isinstance(target, DictValue)
     _require_mapping(ctx, more)
+    # ``f(**a, **b)``: a name that comes twice is an error, and nothing may have been merged by then.
     for key, _ in pairs_of(ctx, more):
         if key_of(ctx, key) in target.entries:
             _leave_type_error(ctx)
@@ -137,12 +146,14 @@ def unpack_sequence(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
         few = len(items) < inst.arg
         detail = f"not enough values to unpack (expected {inst.arg}, got {len(items)})"
         ctx.throw(ValueError, detail if few else f"too many values to unpack (expected {inst.arg})")
+    # The first item ends up on top, where the first target takes it.
     for item in reversed(items):
         frame.push(item)
 
 
 @opcode("UNPACK_EX")
 def unpack_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # How many targets stand before and behind the starred one.
     before, after = inst.arg
     items = _unpacked(ctx, frame.pop())
     if len(items) < before + after:
@@ -187,11 +198,13 @@ def match_mapping(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("MATCH_KEYS")
 def match_keys(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # Neither is popped: both stay below the answer.
     keys, subject = realize(ctx, frame.stack[-1]), realize(ctx, frame.stack[-2])
     if not isinstance(subject, DictValue):
         ctx.stop(Kind.MATCH, f"{subject.describe()} is matched by keys")
     found = [subject.get(ctx, key) for key in keys.elements(ctx)]
     present = [value for value in found if value is not None]
+    # All or nothing: a pattern with a key that is missing does not match.
     frame.push(TupleValue(present) if len(present) == len(found) else NONE)
 
 
@@ -205,9 +218,11 @@ def match_class(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
         return
     found: list[Value] = []
     positional = _positional_names(ctx, cls, inst.arg)
+    # ``case int(x)``: the one positional pattern gets the subject itself.
     if inst.arg and not positional:
         found.append(subject)
     for name in [*positional, *names.elements(ctx)]:
+        # With a default, so that an attribute that is missing is no error but no match.
         held = ctx.call_builtin(getattr, [subject, name, _ABSENT], {})
         if held is _ABSENT:
             frame.push(NONE)
@@ -226,6 +241,7 @@ def _positional_names(ctx: Tracer, cls: ClassValue, count: int) -> list[Value]:
         return []
     names = getattr(cls.cls, "__match_args__", ())
     distinct = type(names) is tuple and all(type(name) is str for name in names[:count])
+    # Too few names, or one twice: CPython raises in its own words.
     if not distinct or len(set(names[:count])) != count:
         ctx.stop(Kind.MATCH, f"{cls.describe()} does not take {count} positional patterns")
     return [ConstantValue(name) for name in names[:count]]

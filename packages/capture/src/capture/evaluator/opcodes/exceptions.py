@@ -9,11 +9,11 @@ from capture.evaluator.opcodes.registry import opcode
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
+from capture.values.classes import ClassValue
 from capture.values.constant import NONE, boolean
 from capture.values.exception import ExceptionValue
 from capture.values.exception_group import ExceptionGroupValue, has_same_history, leaves, make_group, split, wrapped
 from capture.values.finalizers import require_quiet_end
-from capture.values.function import ClassValue
 from capture.values.sequence import ListValue, TupleValue
 
 

@@ -1,4 +1,8 @@
-"""Opcodes that read and write variables, globals, cells and attributes."""
+"""Opcodes that read and write variables, globals, cells and attributes.
+
+What is stored is moved unseen.  Whatever a store replaces may have been the last reference to an object that does
+something when it ends (a ``__del__``, a generator under way): ``require_quiet_end`` lets CPython do such a store.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +20,10 @@ from capture.evaluator.wrap import global_source
 from capture.guards.sources import AttrSource, ConstSource, KeySource
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize, trusted
+from capture.values.classes import ClassValue, PythonModuleValue, SuperValue
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.finalizers import require_quiet_attribute, require_quiet_end
-from capture.values.function import (
-    BuiltinValue,
-    CellValue,
-    ClassValue,
-    NamespaceValue,
-    PartialValue,
-    PythonModuleValue,
-    SuperValue,
-)
+from capture.values.function import BuiltinValue, CellValue, NamespaceValue, PartialValue
 
 
 @opcode("LOAD_CONST")
@@ -36,6 +33,7 @@ def load_const(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")
 def load_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # A slot may be there and unbound: after ``del``, or before its first assignment.
     value = frame.load(inst.arg)
     if value is None:
         ctx.throw(
@@ -54,6 +52,7 @@ def store_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("DELETE_FAST")
 def delete_fast(ctx: World, frame: Frame, inst: Instruction) -> None:
+    # For its error where nothing is bound, and the value that is let go.
     load_fast(ctx, frame, inst)
     value = frame.pop_unseen()
     if not inst.arg.startswith("."):  # a continuation moves what it is handed to the stack
@@ -63,6 +62,7 @@ def delete_fast(ctx: World, frame: Frame, inst: Instruction) -> None:
 
 @opcode("LOAD_FAST_AND_CLEAR")
 def load_fast_and_clear(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # A comprehension that is inlined (3.12) saves the outer variable on the stack, if there is one, and puts it back.
     value = frame.load(inst.arg)
     frame.push(NULL if value is None else value)
     frame.slots[inst.arg] = UNBOUND
@@ -89,6 +89,7 @@ def load_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def bound_cell(ctx: Tracer, frame: Frame, name: str) -> CellValue:
     cell = frame.cell(name)
     if cell.content is UNBOUND:
+        # The words tell a variable of an enclosing function from one of this function that inner ones use.
         if name in frame.code.co_freevars:
             error, kind, where = NameError, "free", " in enclosing scope"
         else:
@@ -103,6 +104,7 @@ def store_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     if cell.content is not value:
         require_quiet_end(ctx, cell.content)
     ctx.changed(cell)
+    # A real cell is written when the frame leaves, as an effect.
     cell.content = value
 
 
@@ -123,15 +125,18 @@ def load_global(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 def read_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> Value:
+    # First what the evaluated code wrote; None there means deleted, and lets the builtin be seen again.
     if name in namespace.written:
         written = namespace.written[name]
         if written is not None:
             return realize(ctx, written)
     elif name in namespace.contents:
         found = namespace.contents[name]
+        # In torch's and the standard library's modules names of their own kind are taken as fixed: no guard.
         if namespace.trusted and trusted(found):
             return ctx.literal(found)
         return ctx.wrap(found, global_source(namespace, name))
+    # Code run by ``exec`` may have builtins of its own.
     held = namespace.contents.get("__builtins__", builtins)
     if held is not builtins and held is not vars(builtins):
         ctx.stop(Kind.BUILTINS, f"the builtins of `{namespace.contents.get('__name__')}` are its own")
@@ -148,6 +153,7 @@ def _no_such_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> NoRetu
 
 def builtin_source(ctx: Tracer, namespace: NamespaceValue, name: str) -> AttrSource:
     """A builtin is what it is as long as no global hides it."""
+    # A guard on something that is not there: a global of that name would come before the builtin.
     if not namespace.trusted and name not in namespace.written:
         hidden = ("is", vars(builtins)[name]) if namespace.source is None else ("absent",)
         ctx.guard(global_source(namespace, name), *hidden)
@@ -164,6 +170,7 @@ def store_global(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 @opcode("DELETE_GLOBAL")
 def delete_global(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     namespace, name = frame.function.namespace, inst.arg
+    # Looked at before it is deleted, so that its being there is relied on.
     if namespace.written.get(name) is None:
         if name in namespace.written or name not in namespace.contents:
             _no_such_global(ctx, namespace, name)
@@ -177,6 +184,7 @@ def import_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     names, level = frame.pop(), frame.pop()
     package = frame.function.namespace.contents.get("__package__") or ""
     depth = level.constant()
+    # ``from . import x`` has a depth of 1; the name is completed by the package.
     full = importlib.util.resolve_name("." * depth + inst.arg, package) if depth else inst.arg
     if full not in sys.modules:
         ctx.stop(
@@ -184,11 +192,14 @@ def import_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
             f"the module `{full}` is imported for the first time",
             "import it before the compiled function runs",
         )
+    # ``import a.b`` binds ``a``; ``from a.b import c`` needs ``a.b``.
     name = full if names.truth(ctx) or depth else full.partition(".")[0]
     chosen = sys.modules[name]
     if not ctx.in_library():
+        # Somebody may put another module there, or take it out.
         for each in {full, name}:
             ctx.guard(KeySource(ConstSource(sys.modules, "sys.modules"), each), "is", sys.modules[each])
+    # A submodule that nobody has loaded is imported by ``from``, which runs code.
     wanted = names.constant() or ()
     if hasattr(chosen, "__path__") and not all(hasattr(chosen, name) for name in wanted):
         ctx.stop(Kind.IMPORT, f"a part of the package `{full}` is imported for the first time")
@@ -241,6 +252,7 @@ def delete_attr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 def _super_attribute(ctx: Tracer, frame: Frame, inst: Instruction) -> Value:
+    # From 3.12 on ``super().x`` is one instruction over three values: the object, the class, and whatever ``super`` is.
     receiver, cls, made = frame.pop(), frame.pop(), frame.pop()
     if isinstance(made, ClassValue) and made.cls is super and isinstance(cls, ClassValue):
         return SuperValue(cls.cls, receiver).attribute(ctx, inst.arg)

@@ -3,6 +3,10 @@
 Where a size varies such a program is evaluated in place of the function: it computes the same, bit by bit, laid out the
 same; or it gives ``NotImplemented``, and the function is taken for what it is.  What it raises is not what the function
 would raise: CPython then runs the function itself.
+
+Each program has the function's parameters, by its names.  Two tables: programs that are right where a size varies are
+right for numbers, too; those of ``PROGRAMS_OF_NUMBERS`` are needed for numbers alone, as the function itself takes
+sizes that vary.
 """
 
 from __future__ import annotations
@@ -50,6 +54,7 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
     """Dimensions by turns of the one and the other, the shorter one's missing ones in front."""
     dims = max(self.dim(), other.dim())
     ones, others = [1] * (dims - self.dim()) + list(self.shape), [1] * (dims - other.dim()) + list(other.shape)
+    # (a, 1, b, 1) times (1, c, 1, d): every product of two elements, which then is seen as (a * c, b * d).
     rows = self.reshape([size for one in ones for size in (one, 1)])
     columns = other.reshape([size for one in others for size in (1, one)])
     return _of_its_own(rows * columns, [one * another for one, another in zip(ones, others, strict=True)])
@@ -64,6 +69,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> ob
     dim = dim + input.dim() if dim < 0 else dim
     wide, places = list(input.shape), list(indices.shape)
     for other, (size, length) in enumerate(zip(input.shape, indices.shape, strict=True)):
+        # Both are spread over one another, but not along the dimension that is picked from.
         if other != dim:
             wide[other] = places[other] = length if size == 1 else size
     return input.expand(wide).gather(dim, indices.expand(places))
@@ -79,6 +85,7 @@ def diff(
     input = torch.cat(parts, dim) if len(parts) > 1 else input
     size = input.size(dim)
     if n == 0 or n >= size:
+        # Of none the function gives a copy; of as many differences as elements or more, nothing.
         return torch.zeros_like(input).copy_(input) if n == 0 else input.narrow(dim, 0, 0)
     for _ in range(n):
         size = size - 1
@@ -100,6 +107,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> object:
     sizes = [shape] if isinstance(shape, int) else list(shape)
     if indices.is_floating_point() or indices.is_complex() or indices.dtype is torch.bool or min(sizes) < 0:
         return NotImplemented
+    # Row-major strides; the position along a dimension is the quotient by its stride, within its size.
     steps = [1]
     for size in reversed(sizes[1:]):
         steps.insert(0, steps[0] * size)
@@ -122,6 +130,7 @@ def gradient(
 
 def slope(x: Tensor, step: float, dim: int, edge_order: int) -> Tensor:
     size = x.size(dim)
+    # Central differences; at the ends one-sided ones, of the first order or the second.
     inner = (x.narrow(dim, 2, size - 2) - x.narrow(dim, 0, size - 2)) / (2 * step)
     first, second = x.narrow(dim, 0, 1), x.narrow(dim, 1, 1)
     last, last_but_one = x.narrow(dim, size - 1, 1), x.narrow(dim, size - 2, 1)
@@ -136,6 +145,7 @@ def slope(x: Tensor, step: float, dim: int, edge_order: int) -> Tensor:
 @_in_place_of(torch.block_diag)
 def block_diag(*tensors: Tensor) -> Tensor:
     blocks = [block.reshape(1, -1) if block.dim() < 2 else block for block in tensors]
+    # Each block between zeros to its left and right, then one below the other.
     width, rows, before = sum(block.shape[1] for block in blocks), [], 0
     for block in blocks:
         after = before + block.shape[1]
@@ -158,6 +168,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         shape[dim] = side
         places.append(_from_minus_one(theta, side, align_corners).reshape(shape).expand(sides))
     ones = torch.ones(sides, dtype=theta.dtype, device=theta.device)
+    # The grid's last dimension counts (x, y, z), sizes count (depth, height, width).
     base = torch.stack([*reversed(places), ones], -1).expand(count, *sides, dims + 1)
     return _of_its_own(base.reshape(count, -1, dims + 1).bmm(theta.transpose(1, 2)), [count, *sides, dims])
 
@@ -165,6 +176,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 def _from_minus_one(like: Tensor, side: int, align_corners: bool | None) -> Tensor:
     if side <= 1:
         return torch.zeros(1, dtype=like.dtype, device=like.device)
+    # -1 and 1 are the middles of the outermost pixels with ``align_corners``, and their outer edges without.
     places = torch.linspace(-1, 1, side, dtype=like.dtype, device=like.device)
     return places if align_corners else places * (side - 1) / side
 

@@ -4,6 +4,10 @@ fake tensors.
 A tensor is handed over by the one that covers its memory, so that aliases and reads beyond a view stay what they are.
 A grid that is a function is called here, once for each configuration that the kernel can be started with.
 Must not know: how the caller stands for objects.
+
+The operator takes four lists: tensors, whole numbers, floats, and the extents of all grids; a *slot* for each
+parameter of the kernel says which of them it gets.  What is constant is part of the operator (``Launch``), of which
+there is one for each way of calling.
 """
 
 from __future__ import annotations
@@ -88,6 +92,7 @@ def plan(
     named = dict(zip(names, args, strict=False)) | dict(kwargs)
     written, types = _reached(layers, function)
     plan = _Plan(caller, written)
+    # All tensors first: which operand one becomes hangs on the others over its memory.
     plan.place_tensors(named)
     if any(isinstance(caller.seen(named[name]), torch.Tensor) for name in types & named.keys()):
         raise Refused("nobody can say what it writes to: it makes pointers of numbers")
@@ -124,9 +129,11 @@ def _reached(layers: Sequence[Any], function: FunctionType) -> tuple[frozenset[s
         raise Refused(f"nobody can say what it writes to: {reason}") from None
     written = found.written
     for layer in filter(_tunes, layers):
+        # A hook is given all arguments and may write to any.
         hooked = any(getattr(layer, f"user_defined_{name}_hook", True) for name in ("pre", "post"))
         if hooked or any(config.pre_hook for config in layer.configs):
             return frozenset(parameters(function)), found.types
+        # Autotuning itself writes to these.
         written |= {*layer.reset_to_zero, *layer.restore_value}
     return written, found.types
 
@@ -168,10 +175,12 @@ def _settings(
     layer, *rest = layers
     if _tunes(layer):
         for config in layer.configs:
+            # A configuration's meta-parameters, warps and stages.
             given = config.all_kwargs()
             items = {name: caller.item(value) for name, value in given.items()}
             yield from _settings(caller, rest, meta | items, (*chosen, *given.items()))
     elif rest:
+        # Heuristics compute one meta-parameter each from all that is known by then.
         for name, function in layer.values.items():
             meta = meta | {name: caller.call(caller.item(function), meta)}
             value = caller.seen(meta[name])
@@ -212,6 +221,7 @@ class _Plan(Generic[Item]):
         for name, item in named.items():
             tensor = self.caller.seen(item)
             if isinstance(tensor, torch.Tensor):
+                # By memory: aliases go together.
                 groups.setdefault(_memory_of(tensor), []).append((name, item))
         if not groups:
             raise Refused("it is given no tensor")
@@ -221,7 +231,10 @@ class _Plan(Generic[Item]):
     def _place(self, group: Sequence[tuple[str, Item]], written: bool) -> None:
         """The tensors over one memory.  Where it is written to, all of them are made of one operand."""
         tensors = [self.caller.seen(item) for _, item in group]
+        # Only read, or all of them one tensor: each can be an operand of its own.
         apart = not written or len(set(map(id, tensors))) == 1
+        # Written to: one operand that covers the memory, of which the operator makes every view, so that writes show in
+        # all.
         shared = [self._holder([item for _, item in group], written=True)] if written else []
         for (_, item), tensor in zip(group, tensors, strict=True):
             if apart and covers(tensor):
@@ -251,6 +264,7 @@ class _Plan(Generic[Item]):
         tensor = self.caller.seen(item)
         if tensor.dtype != self.caller.seen(holder).dtype:
             raise Refused("it is given a view of another type of numbers")
+        # Sizes, strides and offset are numbers of the operator, as they may vary.
         at = len(self.numbers)
         self.numbers += self.caller.layout(item, holder)
         return Window(index, tensor.dim(), at)
@@ -296,6 +310,7 @@ def covers(tensor: torch.Tensor) -> bool:
     if tensor.is_contiguous():
         return True
     expected = 1
+    # From the innermost dimension out each stride is the product of the sizes within: no holes, no overlap.
     for size, stride in sorted(zip(tensor.size(), tensor.stride(), strict=True), key=lambda pair: (pair[1], pair[0])):
         if size != 1 and stride != expected:
             return False

@@ -4,6 +4,13 @@ Read off the kernel's text, without order and without conditions: what is assign
 A pointer that goes where no rule follows it counts as written; a text with more in it than the rules speak of is not
 judged at all.
 Must not know: tensors, graphs, Triton itself (kernels are told by the shape of the objects).
+
+The values of the analysis are sets of parameter names: of a variable, those it may point into.  Sets only grow, so
+that going through the body again and again ends.  An example:
+
+    p = x_ptr + offsets          p: {x_ptr}
+    q = tl.where(m, p, y_ptr)    q: {x_ptr, y_ptr}
+    tl.store(q, v)               written: {x_ptr, y_ptr}
 """
 
 from __future__ import annotations
@@ -57,6 +64,7 @@ class Reach:
 
 def function_of(kernel: object) -> FunctionType | None:
     """The Python function that a kernel, or whatever was put around it, was made of."""
+    # Autotuners and heuristics hold what they are around as ``fn``.
     while kernel is not None and not isinstance(kernel, FunctionType):
         kernel = vars(kernel).get("fn") if hasattr(kernel, "__dict__") else None
     return kernel
@@ -111,10 +119,12 @@ class _Body:
         self._types: Names = _NONE
 
     def follow(self, definition: ast.FunctionDef) -> Reach:
+        # Then nobody can tell which argument a name is.
         if definition.args.vararg or definition.args.kwarg or definition.args.kwonlyargs:
             raise Unfollowed("it takes any number of arguments")
         if any(name in ("pointer_type", "PointerType") for name in _mentioned(definition)):
             raise Unfollowed("it makes pointers of numbers")
+        # Until nothing is learnt any more: a loop may carry a pointer from its end to its beginning.
         before = None
         while before != (before := (dict(self._points), self._written, self._returned, self._types)):
             self._statements(definition.body)
@@ -151,6 +161,7 @@ class _Body:
 
     def _assign(self, target: ast.expr, found: Names) -> None:
         if isinstance(target, ast.Name):
+            # Added, not replaced: there is no order, so that each value may be in it everywhere.
             self._points[target.id] = self._points.get(target.id, _NONE) | found
         elif isinstance(target, (ast.Tuple, ast.List)):
             for part in target.elts:
@@ -203,6 +214,7 @@ class _Body:
     def _call(self, node: ast.Call) -> Names:
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         found = _NONE.union(*map(self._of, given))
+        # None: a method of something that the kernel made.
         callee = self._outside(node.func)
         if str(getattr(callee, "__name__", "")).startswith("inline_asm"):
             _refuse_stores(node)
@@ -212,15 +224,18 @@ class _Body:
                 self._cast(given)
                 return owner
             return self._of_language(node.func.attr, owner | found)
+        # Unknown, so that what it was given counts as written; without a pointer there is nothing to write to.
         if callee is None or not found:
             return self._write(found)
         name = str(getattr(callee, "__name__", ""))
+        # ``min``, ``range``: what they give may be what they were given.
         if getattr(builtins, name, None) is callee:
             return found
         if str(getattr(callee, "__module__", "")).startswith("triton.language"):
             if name in _CASTS:
                 self._cast([*node.args[1:], *(keyword.value for keyword in node.keywords if keyword.arg != "input")])
             return self._of_language(name, found)
+        # Only what Triton's decorators wrap is followed.
         function = None if isinstance(callee, FunctionType) else function_of(callee)
         if function is None:
             return self._write(found)
@@ -234,16 +249,19 @@ class _Body:
                 raise Unfollowed("it makes pointers of numbers")
 
     def _of_language(self, name: str, given: Names) -> Names:
+        # Data that was loaded is no pointer.
         if name in _GIVE_DATA or name in _ONLY_LOOK:
             return _NONE
         if name in _PASS_ON:
             return given
+        # A store, an atomic, or something that this table does not know.
         self._write(given)
         return _NONE if name.startswith(_WRITE) else given
 
     def _call_device_function(self, node: ast.Call, reached: Reach, names: Sequence[str]) -> Names:
         if len(node.args) > len(names) or any(isinstance(arg, ast.Starred) for arg in node.args):
             raise _strange(node)
+        # What the callee does to its parameters is done to what was passed for them.
         given = dict(zip(names, map(self._of, node.args), strict=False))
         for keyword in node.keywords:
             if keyword.arg is None:

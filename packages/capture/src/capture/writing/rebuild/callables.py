@@ -10,17 +10,10 @@ from collections.abc import Callable
 import torch
 import torch.func
 
+from capture.values.classes import ClassValue, SuperValue
 from capture.values.constant import NONE, UNBOUND, ConstantValue
 from capture.values.context import TorchContext
-from capture.values.function import (
-    BoundMethod,
-    BuiltinValue,
-    CellValue,
-    ClassValue,
-    FunctionValue,
-    PartialValue,
-    SuperValue,
-)
+from capture.values.function import BoundMethod, BuiltinValue, CellValue, FunctionValue, PartialValue
 from capture.values.made_class import MemberValue
 from capture.values.tensor import TensorMethod
 from capture.values.transform import TransformValue

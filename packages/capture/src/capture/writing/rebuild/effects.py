@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from capture._engine import refill_mapping, refill_sequence
 from capture.values.base import Value
+from capture.values.classes import ClassValue
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.container_object import ContainerObject
 from capture.values.context_var import ContextVarValue
 from capture.values.exception import ExceptionValue
 from capture.values.exception_group import ExceptionGroupValue
-from capture.values.function import CellValue, ClassValue, NamespaceValue
+from capture.values.function import CellValue, NamespaceValue
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
 from capture.values.sequence import ListValue, OutsideList, SetValue

@@ -7,14 +7,12 @@ import types
 
 from capture._engine import refill_mapping, refill_sequence
 from capture.values.base import Value
+from capture.values.classes import ClassValue
 from capture.values.constant import ConstantValue
 from capture.values.container_object import ContainerObject, storage_class
 from capture.values.context_var import ContextVarValue, TokenValue
 from capture.values.exception import ExceptionValue, made_in_c
 from capture.values.exception_group import ExceptionGroupValue
-from capture.values.function import (
-    ClassValue,
-)
 from capture.values.instance_dict import InstanceDict
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue

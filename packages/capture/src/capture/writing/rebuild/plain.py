@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from capture.values.base import LazyValue, Value
+from capture.values.classes import ClassValue, PythonModuleValue
 from capture.values.clock import ClockReading
 from capture.values.constant import ConstantValue
-from capture.values.function import (
-    ClassValue,
-    NamespaceValue,
-    PythonModuleValue,
-)
+from capture.values.function import NamespaceValue
 from capture.values.scalar import ScalarValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
