@@ -1,6 +1,8 @@
 """A compiled graph for inference goes through JSON text and computes the same, without tracing."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -111,3 +113,35 @@ def test_what_trains_is_refused():
     with torch.no_grad():
         compiled = aotgrad.compile(fx.symbolic_trace(twice), fresh(), forward=aotgrad.run_eagerly)
     assert isinstance(aotgrad.describe(compiled, lambda _: "it"), aotgrad.Refusal)
+
+
+OTHER_PROCESS = """
+import json, sys, torch, aotgrad
+def graph(inputs):
+    x, y = inputs
+    doubled = x * 2
+    return [doubled, y[1:] + doubled.sum()]
+x, y = torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)
+with torch.no_grad():
+    flat, rest = aotgrad.restore(json.load(sys.stdin), take_up=lambda name: graph)(x, y)
+assert flat.data_ptr() == x.data_ptr()
+print(json.dumps([flat.tolist(), rest.tolist(), x.tolist()]))
+"""
+
+
+def test_another_process_takes_it_up():
+    with torch.no_grad():
+        data, _ = described(writes, *fresh())
+        x, y = fresh()
+        flat, rest = writes(x, y)
+    command = [sys.executable, "-c", OTHER_PROCESS]
+    done = subprocess.run(command, input=json.dumps(data), capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [flat.tolist(), rest.tolist(), x.tolist()]
+
+
+def test_a_field_that_is_missing_is_noticed():
+    with torch.no_grad():
+        data, take_up = described(writes, *fresh())
+        for key in data:
+            less = {name: value for name, value in data.items() if name != key}
+            assert aotgrad.restore(less, take_up=take_up) is None

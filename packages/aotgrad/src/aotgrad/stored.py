@@ -133,7 +133,8 @@ def _plan(body: dict[str, Plain]) -> InferencePlan:
     given = read["constants"], read["duplicates"]
     signature = Signature(read["arity"], tuple(inputs), *given, FakeTensorMode())  # type: ignore[arg-type]
     found = read["facts"]
-    assert isinstance(found, facts.Facts)
+    if not isinstance(found, facts.Facts):
+        raise TypeError("no facts")
     found = replace(found, outputs=tuple(found.outputs[number] for number in read["outputs"]))  # type: ignore[attr-defined]
     return InferencePlan(signature, found, frozenset(read["written"]), *read["modes"])  # type: ignore[call-overload, misc]
 
