@@ -8,6 +8,7 @@ from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported, Wr
 from aotgrad.partitioning.mincut import min_cut_partition
 from aotgrad.partitioning.partition import default_partition
 from aotgrad.show import show
+from aotgrad.stored import Refusal, describe, restore
 
 __version__ = "0.1.0"
 
@@ -15,6 +16,7 @@ __all__ = [
     "AotgradError",
     "BadGraph",
     "InputChanged",
+    "Refusal",
     "Unsupported",
     "WrongArguments",
     "aot_function",
@@ -22,10 +24,12 @@ __all__ = [
     "compile",
     "decompositions",
     "default_partition",
+    "describe",
     "differentiable_inputs",
     "function",
     "min_cut_partition",
     "module",
+    "restore",
     "run_eagerly",
     "show",
 ]

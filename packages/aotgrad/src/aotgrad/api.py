@@ -6,6 +6,7 @@ Must not know: stages.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import fx, nn
@@ -31,6 +32,7 @@ def compile(
     in_place: bool = False,
     lay_out: LayOut | None = None,
     layers: bool = False,
+    describable: bool = False,
 ) -> Callable[..., Sequence[Any]]:
     """Compile a torch-level graph whose parameters and buffers are inputs.
 
@@ -44,11 +46,14 @@ def compile(
 
     With `layers`, equal layers of a graph whose nodes say in ``meta["example_value"]`` what they give are traced and
     compiled once, and called one after another.
+
+    With `describable` the result keeps what `aotgrad.describe` needs.
     """
     check_graph(gm, example_inputs)
     check_compilers(forward=forward, backward=backward, inference=inference)
     check_tables(partition, decompositions)
     options = Options(forward, backward, inference, partition, decompositions, dynamic, in_place, lay_out)
+    options = replace(options, describable=describable)
     return compile_graph(gm, example_inputs, options, layers=layers)
 
 

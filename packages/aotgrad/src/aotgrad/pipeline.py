@@ -58,6 +58,28 @@ class Options:
     lay_out: LayOut | None = None
     insist: Callable[[Signature, Facts], None] | None = None
     """Sees what a traced program does to its inputs, and may raise."""
+    describable: bool = False
+    """The call keeps what it was made of, for `stored`."""
+
+
+@dataclass(frozen=True, slots=True)
+class InferencePlan:
+    """All that the wrapper around a graph for inference is made of, beside what was compiled."""
+
+    signature: Signature
+    facts: Facts
+    written: frozenset[int]
+    without_history: bool
+    with_history: bool
+    inference_mode: bool
+
+
+def inference_call(plan: InferencePlan, compiled: Boxed) -> Call:
+    """The wrapper that a plan says, around a compiled graph; made in the inference mode that the plan says."""
+    inner = _without_history(compiled) if plan.without_history else compiled
+    inner = _where_it_is_made(plan.facts, inner, len(plan.facts.updates) - len(plan.written))
+    call = wrap_call(plan.signature, plan.facts, inner, boxed=True, written=plan.written)
+    return _with_history(call) if plan.with_history else call
 
 
 def _without_history(inner: Boxed) -> Boxed:
@@ -99,6 +121,7 @@ def _casting_once(options: Options) -> Options:
         forward=apart(options.forward),
         backward=options.backward or options.forward,
         inference=apart(options.inference or options.forward),
+        describable=False,
     )
 
 
@@ -180,11 +203,18 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
             half, written = write_inside(half, signature, joint.facts)
         inner = _compiled(options.inference or options.forward, half.module, half.example_inputs)
         has_history = any(getattr(role, "differentiable", False) for role in joint.outputs)
-        if any(given.requires_grad for given in signature.inputs) and not has_history:
-            inner = _without_history(inner)
-        inner = _where_it_is_made(joint.facts, inner, len(joint.facts.updates) - len(written))
-        call = wrap_call(signature, joint.facts, inner, boxed=True, written=written)
-        return _with_history(call) if joint.followed and not torch.is_grad_enabled() else call
+        plan = InferencePlan(
+            signature,
+            joint.facts,
+            written,
+            without_history=any(given.requires_grad for given in signature.inputs) and not has_history,
+            with_history=joint.followed and not torch.is_grad_enabled(),
+            inference_mode=torch.is_inference_mode_enabled(),
+        )
+        call = inference_call(plan, inner)
+        if options.describable:
+            call.made_of = plan, inner  # type: ignore[attr-defined]
+        return call
     pair = with_old_values(joint, options.partition(joint))
     verify_pair(pair)
     noted = inputs_to_note(joint, pair)

@@ -1,0 +1,147 @@
+"""A compiled graph for inference goes through JSON text and computes the same, without tracing."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import fx
+
+import aotgrad
+import aotgrad.pipeline
+
+
+def several(x, y):
+    first, second = x.unbind(0)
+    return first, second, x.t(), x, 3, x + y
+
+
+def writes(x, y):
+    x.mul_(2)
+    return x.view(-1), y[1:] + x.sum()
+
+
+def twice(x, y):
+    z = (x + y).t()
+    return z, z, z[0]
+
+
+def draws(x, y):
+    return torch.nn.functional.dropout(x, 0.5) + torch.rand_like(y)
+
+
+def inside(x, y):
+    y.add_(x)
+    with torch.enable_grad():
+        return y.expand(2, 2, 3)
+
+
+PROGRAMS = [several, writes, twice, draws, inside]
+
+
+def described(program, x, y, **options):
+    graphs = {}
+
+    def of_compiled(compiled):
+        graphs["it"] = compiled
+        return "it"
+
+    graph = fx.symbolic_trace(program)
+    compiled = aotgrad.compile(graph, [x, y], forward=aotgrad.run_eagerly, describable=True, **options)
+    graphs["whole"] = compiled
+    return aotgrad.describe(compiled, of_compiled), graphs.get
+
+
+def fresh():
+    return torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)
+
+
+def observed(call, arguments):
+    torch.manual_seed(3)
+    results = call(*arguments)
+    seen = [(r.stride(), r.grad_fn is None, r._is_view()) for r in results if isinstance(r, torch.Tensor)]
+    same = [[a is b for b in (*results, *arguments)] for a in results]
+    bases = [any(r._base is a for a in arguments) for r in results if isinstance(r, torch.Tensor)]
+    versions = [a._version for a in arguments if not a.is_inference()]
+    return [*results, *arguments], seen, same, bases, versions, torch.get_rng_state().tolist()
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_restored_as_eager(program, mode, in_place, monkeypatch):
+    with mode():
+        data, take_up = described(program, *fresh(), in_place=in_place)
+        monkeypatch.setattr(aotgrad.pipeline, "trace", None)
+        call = aotgrad.restore(json.loads(json.dumps(data)), take_up=take_up)
+        result = program(*fresh())
+        eager = program if isinstance(result, tuple) else lambda *args: (program(*args),)
+        (ours, *seen), (theirs, *expected) = observed(call, fresh()), observed(eager, fresh())
+        _, *original = observed(take_up("whole"), fresh())
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    assert seen == original
+    if not in_place:  # a graph that writes by itself is counted as writing twice, restored or not
+        assert seen == expected
+    assert call.all_or_nothing
+
+
+def places(value):
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from places(value[key])
+
+
+def test_data_that_was_changed_is_not_taken_up():
+    with torch.no_grad():
+        data, take_up = described(writes, *fresh())
+        for holder, key in list(places(data)):
+            for other in (None, "x", -7, 0.5, [], {}, {"o": "aten"}):
+                kept, holder[key] = holder[key], other
+                assert kept == other or aotgrad.restore(data, take_up=take_up) is None
+                holder[key] = kept
+        assert aotgrad.restore(data, take_up=take_up) is not None
+    assert aotgrad.restore(None, take_up=take_up) is None
+    assert aotgrad.restore(data, take_up=lambda _: None) is None
+
+
+def test_what_trains_is_refused():
+    x, y = fresh()
+    data, _ = described(twice, x.requires_grad_(), y)
+    assert isinstance(data, aotgrad.Refusal)
+    with torch.no_grad():
+        compiled = aotgrad.compile(fx.symbolic_trace(twice), fresh(), forward=aotgrad.run_eagerly)
+    assert isinstance(aotgrad.describe(compiled, lambda _: "it"), aotgrad.Refusal)
+
+
+OTHER_PROCESS = """
+import json, sys, torch, aotgrad
+def graph(inputs):
+    x, y = inputs
+    doubled = x * 2
+    return [doubled, y[1:] + doubled.sum()]
+x, y = torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)
+with torch.no_grad():
+    flat, rest = aotgrad.restore(json.load(sys.stdin), take_up=lambda name: graph)(x, y)
+assert flat.data_ptr() == x.data_ptr()
+print(json.dumps([flat.tolist(), rest.tolist(), x.tolist()]))
+"""
+
+
+def test_another_process_takes_it_up():
+    with torch.no_grad():
+        data, _ = described(writes, *fresh())
+        x, y = fresh()
+        flat, rest = writes(x, y)
+    command = [sys.executable, "-c", OTHER_PROCESS]
+    done = subprocess.run(command, input=json.dumps(data), capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [flat.tolist(), rest.tolist(), x.tolist()]
+
+
+def test_a_field_that_is_missing_is_noticed():
+    with torch.no_grad():
+        data, take_up = described(writes, *fresh())
+        for key in data:
+            less = {name: value for name, value in data.items() if name != key}
+            assert aotgrad.restore(less, take_up=take_up) is None
