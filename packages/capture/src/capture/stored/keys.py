@@ -87,6 +87,6 @@ def _said_by_the_program() -> Content:
 
 
 def _kernels() -> list[object]:
-    """The operators that are written in Python, by torch or the program; torch registers fakes of its own when it needs
-    them."""
-    return [key for key in impls if not str(key).endswith("/Meta")]
+    """Kernels in Python of torch's operators.  Torch registers those for fakes when it needs them; operators of other
+    names are in no stored graph."""
+    return [key for key in impls if str(key).startswith("aten/") and not str(key).endswith("/Meta")]
