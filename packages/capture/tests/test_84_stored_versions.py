@@ -32,21 +32,31 @@ def worker():
     made = Worker()
     yield made
     made.process.stdin.close()
+    made.process.stdout.close()
     made.process.wait()
 
 
-@pytest.fixture
-def folder(tmp_path):
-    shutil.copytree(HERE, tmp_path / "program")
-    return tmp_path / "program"
-
-
-@pytest.fixture
-def stored(worker, folder, tmp_path):
-    """A store that knows the program."""
-    first = worker(folder, tmp_path / "store")
+@pytest.fixture(scope="module")
+def written(worker, tmp_path_factory):
+    """The program, and a store that knows it."""
+    path = tmp_path_factory.mktemp("written")
+    shutil.copytree(HERE, path / "program")
+    first = worker(path / "program", path / "store")
     assert first["same"]
     assert [outcome for outcome, _ in first["outcomes"]] == ["stored"], first
+    return path
+
+
+@pytest.fixture
+def folder(written):
+    yield written / "program"
+    for file in ("program.py", "helper.py"):
+        shutil.copy2(HERE / file, written / "program" / file)
+
+
+@pytest.fixture
+def stored(written, tmp_path):
+    shutil.copytree(written / "store", tmp_path / "store")
     return tmp_path / "store"
 
 

@@ -21,7 +21,6 @@ from capture.entry.api import (
 )
 from capture.entry.hook import install
 from capture.entry.stance import STANCES, set_stance
-from capture.entry.storing import Store
 from capture.entry.steering import (
     allow_in_graph,
     assume_constant_result,
@@ -33,6 +32,7 @@ from capture.entry.steering import (
     is_compiling,
     torchs_graph_break,
 )
+from capture.entry.storing import Store
 from capture.errors import (
     BackendError,
     CaptureError,

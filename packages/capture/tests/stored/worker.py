@@ -59,7 +59,7 @@ class Texts:
 def outcome(call):
     try:
         return call()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it is compared
         return type(error).__name__, str(error)
 
 
@@ -98,7 +98,7 @@ def in_child(act, *args):
     if child == 0:
         try:
             told = act(*args)
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - it is told to who waits
             told = {"crash": traceback.format_exc()}
         os.write(write, json.dumps(told).encode())
         os._exit(0)

@@ -14,6 +14,7 @@ from typing import Protocol
 from capture import _engine
 from capture.bytecode.resume import NOWHERE, Continuations
 from capture.entry.cache import CodeState
+from capture.entry.translate import Backend
 from capture.entry.translation import Translation
 from capture.errors import Location, words_of
 from capture.guards.guard import to_spec
@@ -47,7 +48,7 @@ class Store(Protocol):
 class Owner(Protocol):
     """The configuration, of which this holds no reference."""
 
-    backend: Callable[..., object]
+    backend: Backend
     continuations: Continuations
     options: Options
     log: Log
@@ -68,31 +69,27 @@ class Storing:
 
     # -- taking up ---------------------------------------------------------------------------------------------------
 
-    def take_up(
-        self, inputs: Inputs, state: CodeState, location: Location
-    ) -> tuple[Taken, _engine.Guards] | None:
+    def take_up(self, inputs: Inputs, state: CodeState, location: Location) -> tuple[Taken, _engine.Guards] | None:
         """The first stored version whose contents are here and whose guards hold."""
         if state.versions and program_settings().recompiling_is_an_error:
             return None
         try:
             found = self.store.find(self._key(inputs.function))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, evaluation goes on as without a store
             self._refused(error, location)
             return None
         contents = Contents()
         for data in found[:_MOST_TRIED]:
             try:
                 taken = self._tried(data, inputs, state, contents)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, evaluation goes on as without a store
                 self._refused(error, location)
                 continue
             self._tell(location, "taken up")
             return taken
         return None
 
-    def _tried(
-        self, data: bytes, inputs: Inputs, state: CodeState, contents: Contents
-    ) -> tuple[Taken, _engine.Guards]:
+    def _tried(self, data: bytes, inputs: Inputs, state: CodeState, contents: Contents) -> tuple[Taken, _engine.Guards]:
         owner = self._asked()
         reading = Reading(data, inputs, contents)
         guards = _engine.Guards(*to_spec(reading.guards))
@@ -124,7 +121,7 @@ class Storing:
             if not holds:
                 raise NotStored("what it relies on changed meanwhile")
             self.store.keep(self._key(inputs.function), data)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, evaluation goes on as without a store
             let_through(error)
             self._tell(location, "not stored", str(error) if isinstance(error, NotStored) else words_of(error))
         else:

@@ -210,9 +210,7 @@ class _Translator:
         once, changed = self._runs_once, frozenset(change.source for change in self.changes)
         recheck, parts, entered, code = holding.recheck, self._parts(), tuple(self.machine.entered), self._assemble()
         broke = self.broke
-        return Translation(
-            code, guards, self.graph, stopped, visited, recheck, once, changed, parts, entered, broke
-        )
+        return Translation(code, guards, self.graph, stopped, visited, recheck, once, changed, parts, entered, broke)
 
     def _parts(self) -> Parts:
         over, results = self.starting_over, self.results

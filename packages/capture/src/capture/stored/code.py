@@ -104,7 +104,7 @@ def point_read(index: int, stack: Iterable[str], bound: Iterable[str], with_fina
     return Point(index, tuple(Slot[name] for name in stack), frozenset(bound), frozenset(with_finalizers))
 
 
-# -- what the backend gave ----------------------------------------------------------------------------------------------
+# -- what the backend gave -----------------------------------------------------------------------------------------
 
 
 def called_written(parts: Parts) -> Data:
@@ -125,7 +125,7 @@ def called_read(compiled: Callable[..., object], data: Data) -> Callable[..., ob
     return compiled if copied is None else Undoing(compiled, copied, watched)
 
 
-# -- back ---------------------------------------------------------------------------------------------------------------
+# -- back ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class CodeReader:
 
     def read(self, written: Data) -> CodeType:
         text, constants = written
-        bare = marshal.loads(bytes.fromhex(text))  # noqa: S302 - its digest was checked; a store is trusted as code is
+        bare = marshal.loads(bytes.fromhex(text))
         assert isinstance(bare, CodeType)
         return bare.replace(co_consts=tuple(map(self._constant, constants)))
 
@@ -157,7 +157,7 @@ def _graph(reader: CodeReader) -> Outside:
 _READERS: Mapping[str, Callable[..., Any]] = {
     "plain": lambda reader, data: reader.data.read(data),
     "frame": lambda reader: all_positional(reader.frame),
-    "code": lambda _, text: marshal.loads(bytes.fromhex(text)),  # noqa: S302 - as above
+    "code": lambda _, text: marshal.loads(bytes.fromhex(text)),
     "continuation": CodeReader._continuation,
     "graph": _graph,
     "outside": lambda reader, data: Outside(reader.data.read(data)),

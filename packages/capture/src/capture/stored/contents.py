@@ -32,9 +32,10 @@ _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: no program can give such a clas
 _PLAIN = (int, bool, str, type(None))
 _NAMED = (torch.dtype, torch.layout, torch.memory_format, torch.device)
 OF_C = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, MemberDescriptorType)
-_SAY_NOTHING = frozenset(
-    "__dict__ __weakref__ __doc__ __module__ __annotations__ __abstractmethods__ _abc_impl __parameters__ "
-    "__firstlineno__ __static_attributes__ __annotate__ __annotations_cache__ __orig_bases__".split()
+_SAY_NOTHING = (
+    *("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__abstractmethods__", "_abc_impl"),
+    *("__parameters__", "__firstlineno__", "__static_attributes__", "__annotate__", "__annotations_cache__"),
+    "__orig_bases__",
 )
 _WRAPPERS = (staticmethod, classmethod)
 
@@ -60,12 +61,11 @@ class Contents:
         return known[1]
 
     def _described(self, obj: object) -> Content:
-        cls = type(obj)
-        if cls is CodeType:
+        if isinstance(obj, CodeType):
             return code(obj)
-        if cls is FunctionType:
+        if type(obj) is FunctionType:
             return self.function(obj)
-        if issubclass(cls, type):
+        if issubclass(type(obj), type):
             return self._of_class(obj)  # type: ignore[arg-type]
         return self.shallow(obj)
 
@@ -93,8 +93,9 @@ class Contents:
 
     def _of_class(self, cls: type) -> Content:
         """Every member of every class in the order of its bases: what C made for good is known by its name."""
-        order = type.__getattribute__(cls, "__mro__")
-        return ["class", *(self._own(each) for each in (*order, *type(cls).__mro__))]
+        order: tuple[type, ...] = type.__getattribute__(cls, "__mro__")
+        of_classes: tuple[type, ...] = type.__getattribute__(type(cls), "__mro__")
+        return ["class", *map(self._own, order + of_classes)]
 
     def _own(self, cls: type) -> Content:
         name = class_name(cls)
@@ -108,9 +109,7 @@ class Contents:
         known = self._known.get(key)
         if known is None:
             own = type.__getattribute__(cls, "__dict__")
-            told = sorted(
-                (str(name), self._member(each)) for name, each in own.items() if name not in _SAY_NOTHING
-            )
+            told = sorted((str(name), self._member(each)) for name, each in own.items() if name not in _SAY_NOTHING)
             self._known[key] = known = cls, digest(told)
         return known[1]
 
@@ -165,10 +164,10 @@ class Contents:
             return ["class", class_name(obj)]  # type: ignore[arg-type]
         if issubclass(cls, ModuleType):
             # By its own dictionary: a module may answer for its attributes by code.
-            of = ModuleType.__getattribute__(obj, "__dict__")  # type: ignore[arg-type]
+            of = ModuleType.__getattribute__(obj, "__dict__")
             return ["module", str(of.get("__name__")), str(of.get("__file__"))]
-        if cls is MethodType:
-            return ["method", self.shallow(obj.__func__), class_name(type(obj.__self__))]  # type: ignore[attr-defined]
+        if isinstance(obj, MethodType):
+            return ["method", self.shallow(obj.__func__), class_name(type(obj.__self__))]
         if cls in OF_C:
             return self._of_c(obj)
         if cls in _NAMED or obj is ... or obj is NotImplemented:
@@ -208,7 +207,7 @@ def _constant(value: object) -> Content:
 
 def class_name(cls: type) -> str:
     found = type.__getattribute__(cls, "__dict__").get("__module__")
-    return f"{found if isinstance(found, str) else cls.__module__}.{type.__getattribute__(cls, '__qualname__')}"
+    return f"{found if isinstance(found, str) else 'builtins'}.{type.__getattribute__(cls, '__qualname__')}"
 
 
 def _words(obj: object) -> str:

@@ -83,7 +83,7 @@ def _found(module: str, path: str) -> Iterator[object]:
 
 def _members(owner: object) -> dict[str, object]:
     if isinstance(owner, type):
-        return type.__getattribute__(owner, "__dict__")  # type: ignore[return-value]
+        return type.__getattribute__(owner, "__dict__")
     return dict(vars(owner)) if not isinstance(owner, ModuleType) else ModuleType.__getattribute__(owner, "__dict__")
 
 

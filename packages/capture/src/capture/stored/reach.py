@@ -26,11 +26,12 @@ Entered = tuple[CodeType, FunctionType | None]
 """Code that was evaluated, and the function that it was the code of; None: one that was made on the way."""
 
 _OF_THE_PROCESS = frozenset(
-    "os posix nt sys platform socket locale getpass tempfile subprocess random secrets uuid time datetime".split()
+    ("os", "posix", "nt", "sys", "platform", "socket", "locale", "getpass", "tempfile", "subprocess", "random")
+    + ("secrets", "uuid", "time", "datetime")
 )
 _SAME_ANYWHERE = frozenset(
-    "exc_info intern maxsize version_info platform byteorder float_info int_info path fspath PathLike getrefcount "
-    "modules _getframe".split()
+    ("exc_info", "intern", "maxsize", "version_info", "platform", "byteorder", "float_info", "int_info", "path")
+    + ("fspath", "PathLike", "getrefcount", "modules", "_getframe")
 )
 _BY_ADDRESS = frozenset({"id", "hash"})
 _ORDERLESS = frozenset({"set", "frozenset"})
@@ -146,7 +147,7 @@ def _dictionary(owner: object) -> dict[str, object]:
         for cls in reversed(type.__getattribute__(owner, "__mro__")):
             found |= type.__getattribute__(cls, "__dict__")
         return found
-    return ModuleType.__getattribute__(owner, "__dict__")  # type: ignore[arg-type, no-any-return]
+    return ModuleType.__getattribute__(owner, "__dict__")
 
 
 def _refuse_process(owner: object, name: str) -> None:

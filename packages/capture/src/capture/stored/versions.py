@@ -130,7 +130,7 @@ def _record_read(data: Data) -> BreakRecord:
     return BreakRecord(Location(filename, line, function), Reason(Kind[kind], explanation, hint))
 
 
-# -- back ---------------------------------------------------------------------------------------------------------------
+# -- back ----------------------------------------------------------------------------------------------------------
 
 
 def opened(data: bytes) -> dict[str, Data]:
@@ -191,4 +191,3 @@ def _taken_up(backend: object, data: Data) -> Callable[..., object]:
     if not callable(found):
         raise NotStored("the backend does not take up its graph here")
     return found
-
