@@ -12,6 +12,7 @@ import traceback
 import torch
 
 import capture
+from capture.stored.keys import _own_sources
 
 
 class Folder:
@@ -111,5 +112,6 @@ def in_child(act, *args):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    _own_sources()  # they may be edited meanwhile
     for line in sys.stdin:
         print(json.dumps(in_child(run, *json.loads(line))), flush=True)

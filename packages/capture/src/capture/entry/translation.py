@@ -43,7 +43,12 @@ class Translation:
     @property
     def operators(self) -> int:
         """How many kernels of their own its operators would be in eager, about."""
-        return 0 if self.graph is None else sum(map(_weight, self.graph.graph.nodes))
+        return operators_of(self.graph)
+
+
+def operators_of(module: fx.GraphModule | None) -> int:
+    """Of a graph as it was recorded."""
+    return 0 if module is None else sum(map(_weight, module.graph.nodes))
 
 
 def _weight(node: fx.Node) -> int:
