@@ -99,8 +99,8 @@ class Storing:
                 raise NotStored(reading.guards[failed].failure(inputs))
             if not guards.check(inputs.function, inputs.args):
                 raise NotStored("its guards do not hold")
-        strict, learnt = owner.options.strict, state.learnt
-        around = Around(owner.backend, owner.continuations, owner.log.add, learnt.be_cautious, strict)
+        strict, nopython, learnt = owner.options.strict, owner.options.nopython, state.learnt
+        around = Around(owner.backend, owner.continuations, owner.log, learnt.be_cautious, strict, nopython)
         return reading.rest(around), guards
 
     def _key(self, function: FunctionType) -> str:

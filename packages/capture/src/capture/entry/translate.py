@@ -28,14 +28,13 @@ from capture.bytecode.resume import Continuations, NotResumable
 from capture.entry import kinds_of_values  # noqa: F401 - its parts write themselves into the tables
 from capture.entry.single_runs import numbers_that_vary, reason_of, remember_numbers, spares
 from capture.entry.translation import Translation
-from capture.errors import BackendError, CaptureWarning, Location, SkipFrame, Unsupported, words_of
+from capture.errors import BackendError, Location, SkipFrame, Unsupported, words_of
 from capture.evaluator.assumptions import Learnt, Restart, Returned, SizesFixed, Stopped
 from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_break, most_idle_steps, spend
 from capture.evaluator.machine import Machine
 from capture.guards.guard import Guard
 from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
-from capture.informing import inform
-from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log, SingleRunRecord
+from capture.log import BreakRecord, GraphRecord, Log, SingleRunRecord
 from capture.options import Options
 from capture.reasons import RAISES, Kind, Reason, UsedUp
 from capture.recording import forward_mode, saved_tensors, shared_memory
@@ -56,11 +55,11 @@ from capture.values.parameters import all_positional, keywords_of
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.writing.breaks import Stop
-from capture.writing.commit import LOST, Commit, Written
+from capture.writing.commit import Commit, LookedAt, Written, tell_loss
 from capture.writing.lock_blocks import Holding
 from capture.writing.own_effects import OwnChange, own_changes
 from capture.writing.rebuild.contexts import enter_contexts
-from capture.writing.restart import Failures, StartingOver, run_the_frame
+from capture.writing.restart import Failures, StartingOver, Unraised, run_the_frame
 from capture.writing.results import Results
 from capture.writing.writer import Writer, is_result
 
@@ -144,6 +143,8 @@ class _Translator:
         self.backends: Callable[..., object] | None = None  # callable, as it was given and as it is called
         self.called: Callable[..., object] | None = None
         self.broke: BreakRecord | None = None
+        self.tell_loss: Callable[[], None] | None = None
+        self.looked_at: LookedAt = []
         self.may_spare = False
         self.changes: list[OwnChange] = []
         self.location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
@@ -220,6 +221,8 @@ class _Translator:
             None if over is None else over.failures,
             None if results is None else results.expected,
             frozenset() if over is None else frozenset(over.drawn_on),
+            self.tell_loss,
+            tuple(self.looked_at),
         )
 
     def _assemble(self) -> CodeType:
@@ -418,8 +421,10 @@ class _Translator:
     def _commit(self) -> Commit:
         written, guards = Written(self.machine.effects.changed()), self.machine.guards.all()
         twice = not self.machine.graph.changes_an_input()
-        tell_loss = functools.partial(_tell_loss, self.settings.log, self.location)
-        return Commit(self.writer, written, guards, tell_loss, twice=twice)
+        tell = self.tell_loss = functools.partial(tell_loss, self.settings.log, self.location)
+        commit = Commit(self.writer, written, guards, tell, twice=twice)
+        self.looked_at = commit.looked_at
+        return commit
 
     def _write_effects(self, wanted: Sequence[Value], commit: Commit) -> None:
         effects = self.machine.effects
@@ -512,18 +517,7 @@ class _Translator:
 
     def _unraised(self, stopped: Stopped) -> Callable[[], None]:
         # Kept by the code that is written, which is not to keep whose settings these are.
-        log, nopython = self.settings.log, self.settings.nopython
-        record, told = BreakRecord(stopped.location, stopped.reason), False
-
-        def tell() -> None:
-            nonlocal told
-            if nopython:
-                raise Unsupported(record.reason, record.location)
-            if not told:
-                told = True
-                log.add(record)
-
-        return tell
+        return Unraised(self.settings.log, self.settings.nopython, BreakRecord(stopped.location, stopped.reason))
 
     def _record_break(self, stopped: Stopped) -> None:
         if stopped.reason.kind in RAISES:
@@ -555,13 +549,6 @@ class _Translator:
         )
         if self._runs_once:
             self.settings.log.add(SingleRunRecord(self.location, reason_of(self.changes)))
-
-
-def _tell_loss(log: Log, location: Location) -> None:
-    record = FallbackRecord(location, LOST)
-    if record not in log.records():
-        log.add(record)
-        inform(CaptureWarning(f"{location}: {LOST.explanation}; {LOST.hint}"), location)
 
 
 def _insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value]) -> None:

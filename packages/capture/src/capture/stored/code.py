@@ -7,22 +7,26 @@ Among the constants are the compiled graph, which the backend describes, objects
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
 
-from capture._engine import Outside, Uninterrupted
+from capture._engine import Guards, Outside, Uninterrupted
 from capture.bytecode.emitter import Constant
 from capture.bytecode.resume import Continuations, Point, Slot
+from capture.errors import Location
+from capture.guards.guard import Guard, to_spec
+from capture.log import BreakRecord, Log
+from capture.reasons import Kind, Reason
 from capture.recording.draws import states_of
 from capture.recording.rollback import Undoing
 from capture.stored.contents import NotStored
 from capture.stored.data import Data, DataReader, DataWriter
 from capture.values.parameters import all_positional
-from capture.writing.restart import Failures
+from capture.writing.restart import Failures, Unraised
 from capture.writing.results import Expected
 
 _STATES = states_of(()).__code__
@@ -39,6 +43,12 @@ class Parts:
     failures: Failures | None = None
     expected: Expected | None = None
     drawn_on: frozenset[torch.device] = frozenset()
+    tell_loss: Callable[[], None] | None = None
+    looked_at: tuple[tuple[Guards, tuple[Guard, ...]], ...] = ()
+    """What the code asks the engine before it writes."""
+    log: Log | None = None
+    """Who is told, where it is read."""
+    nopython: bool = False
 
 
 class CodeWriter:
@@ -61,7 +71,11 @@ class CodeWriter:
         if cls is Constant:
             return ["held", self._constant(value.value)]
         if cls is Uninterrupted:
-            return ["uninterrupted", None if value.function is None else self.data.write(value.function)]
+            return self._uninterrupted(value.function)
+        if cls is Unraised:
+            return ["unraised", *record_written(value.record)]
+        if value is not None and value is self.parts.tell_loss:
+            return ["loss"]
         if cls is MethodType:
             return self._method(value)
         if cls is FunctionType and value.__code__ is _STATES:
@@ -81,12 +95,29 @@ class CodeWriter:
             return ["graph"]
         return ["outside", self.data.write(outside.callable)]
 
+    def _uninterrupted(self, function: Any) -> Data:
+        asked = getattr(function, "__self__", None)
+        for guards, made_of in self.parts.looked_at:
+            if guards is asked:
+                return ["look", *map(self.data.guard, made_of)]
+        return ["uninterrupted", None if function is None else self.data.write(function)]
+
     def _method(self, method: MethodType) -> Data:
         if method.__self__ is self.parts.failures and method.__self__ is not None:
             return ["failures", method.__name__]
         if method.__self__ is self.parts.expected and method.__self__ is not None:
             return ["expected", method.__name__]
         raise NotStored(f"its code holds `{method.__qualname__}` of an object")
+
+
+def record_written(record: BreakRecord) -> list[Data]:
+    at, why = record.location, record.reason
+    return [at.filename, at.line, at.function, why.kind.name, why.explanation, why.hint]
+
+
+def record_read(data: Sequence[Data]) -> BreakRecord:
+    filename, line, function, kind, explanation, hint = data
+    return BreakRecord(Location(filename, line, function), Reason(Kind[kind], explanation, hint))
 
 
 def code_written(code: CodeType) -> str:
@@ -149,6 +180,15 @@ class CodeReader:
         return self.continuations(self.continuations.original(self.frame).code, point_read(*point)).code
 
 
+def _look(reader: CodeReader, *rows: Data) -> Uninterrupted:
+    return Uninterrupted(Guards(*to_spec(map(reader.data.guard, rows))).check)
+
+
+def _unraised(reader: CodeReader, *record: Data) -> Unraised:
+    assert reader.parts.log is not None
+    return Unraised(reader.parts.log, reader.parts.nopython, record_read(record))
+
+
 def _graph(reader: CodeReader) -> Outside:
     assert reader.parts.called is not None
     return Outside(reader.parts.called)
@@ -163,6 +203,9 @@ _READERS: Mapping[str, Callable[..., Any]] = {
     "outside": lambda reader, data: Outside(reader.data.read(data)),
     "held": lambda reader, data: Constant(reader._constant(data)),
     "uninterrupted": lambda reader, data: Uninterrupted(None if data is None else reader.data.read(data)),
+    "look": _look,
+    "unraised": _unraised,
+    "loss": lambda reader: reader.parts.tell_loss,
     "failures": lambda reader, name: getattr(reader.parts.failures, name),
     "expected": lambda reader, name: getattr(reader.parts.expected, name),
     "states": lambda _, *devices: states_of(map(torch.device, devices)),

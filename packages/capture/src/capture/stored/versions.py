@@ -23,13 +23,21 @@ from capture.bytecode.resume import Continuations
 from capture.errors import Location
 from capture.guards.guard import Guard
 from capture.guards.sources import Inputs
-from capture.log import BreakRecord, FallbackRecord
-from capture.reasons import Kind, Reason
-from capture.stored.code import CodeReader, CodeWriter, Parts, called_read, called_written
+from capture.log import BreakRecord, Log
+from capture.stored.code import (
+    CodeReader,
+    CodeWriter,
+    Parts,
+    called_read,
+    called_written,
+    record_read,
+    record_written,
+)
 from capture.stored.contents import Contents, NotStored
 from capture.stored.data import Data, DataReader, DataWriter
 from capture.stored.names import names_read
 from capture.stored.reach import Entered, reach, reached
+from capture.writing.commit import tell_loss
 from capture.writing.restart import Failures
 from capture.writing.results import Expected
 
@@ -77,9 +85,10 @@ class Around:
 
     backend: object
     continuations: Continuations
-    tell: Callable[[FallbackRecord], None]
+    log: Log
     be_cautious: Callable[[], None]
     strict: bool
+    nopython: bool
 
 
 def written(made: Made, frame: CodeType, backend: object, continuations: Continuations) -> bytes:
@@ -99,7 +108,7 @@ def written(made: Made, frame: CodeType, backend: object, continuations: Continu
         "operators": made.operators,
         "places": sorted(made.places),
         "breaks": made.breaks,
-        "broke": None if made.broke is None else _record_written(made.broke),
+        "broke": None if made.broke is None else record_written(made.broke),
         "entered": reached(made.entered, root, data.found_on_paths, data.names),
     }
     functions = [data.names.objects[place] for place in body["entered"]]
@@ -118,16 +127,6 @@ def _described(backend: object, compiled: object) -> Data:
 
 def _fields(expected: Expected) -> Data:
     return [expected.backend, expected.function, expected.count]
-
-
-def _record_written(record: BreakRecord) -> Data:
-    at, why = record.location, record.reason
-    return [at.filename, at.line, at.function, why.kind.name, why.explanation, why.hint]
-
-
-def _record_read(data: Data) -> BreakRecord:
-    filename, line, function, kind, explanation, hint = data
-    return BreakRecord(Location(filename, line, function), Reason(Kind[kind], explanation, hint))
 
 
 # -- back ----------------------------------------------------------------------------------------------------------
@@ -161,20 +160,25 @@ class Reading:
         body, frame = self.body, self.inputs.function.__code__
         compiled = None if body["graph"] is None else _taken_up(around.backend, body["graph"])
         called = None if compiled is None else called_read(compiled, body["called"])
-        parts = Parts(compiled, called, self._failures(around, called), self._expected())
+        failures, expected, log = self._failures(around, called), self._expected(), around.log
+        tell = functools.partial(tell_loss, log, self._where())
+        parts = Parts(compiled, called, failures, expected, tell_loss=tell, log=log, nopython=around.nopython)
         code = None
         if body["code"] is not None:
             code = CodeReader(self.data, frame, parts, around.continuations).read(body["code"])
-        broke = None if body["broke"] is None else _record_read(body["broke"])
+        broke = None if body["broke"] is None else record_read(body["broke"])
         return Taken(code, self.guards, body["operators"], frozenset(body["places"]), broke, body["breaks"])
+
+    def _where(self) -> Location:
+        code = self.inputs.function.__code__
+        return Location(code.co_filename, code.co_firstlineno, code.co_qualname)
 
     def _failures(self, around: Around, called: Callable[..., object] | None) -> Failures | None:
         handled = self.body["failures"]
         if handled is None:
             return None
         code = self.inputs.function.__code__
-        where = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
-        made = Failures(where, around.tell, around.be_cautious, handled=handled, strict=around.strict)
+        made = Failures(self._where(), around.log.add, around.be_cautious, handled=handled, strict=around.strict)
         made.graph = called
         if around.continuations.original(code).is_continuation:
             made.place = functools.partial(around.continuations.raising, code)
