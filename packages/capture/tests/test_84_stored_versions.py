@@ -5,8 +5,12 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import textwrap
 
 import pytest
+import torch
+
+import capture
 
 HERE = pathlib.Path(__file__).parent / "stored"
 
@@ -236,3 +240,87 @@ def test_bytes_that_end_early_are_refused(worker, folder, stored, part):
     assert told["same"]
     assert told["compiled"] == 1
     assert [outcome for outcome, _ in told["outcomes"]] == ["refused", "stored"]
+
+
+KEPT = [
+    "net.lin.weight.data += 1",
+    "net.lin = torch.nn.Linear(4, 4)",
+    "x = torch.ones(3, 4)",
+    "import math",
+]
+
+
+@pytest.mark.parametrize("before", KEPT)
+def test_what_no_guard_tells_of_may_change(worker, folder, stored, before):
+    told = worker(folder, stored, before)
+    assert (told["same"], told["compiled"]) == (True, 0), told
+
+
+def body(worker, folder, store, text):
+    """What became of the forward with this body, in two processes."""
+    program = (folder / "program.py").read_text()
+    before, _, _ = program.partition("    def forward(self, x):")
+    (folder / "program.py").write_text(before + "    def forward(self, x):\n" + textwrap.indent(text, " " * 8))
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    first, second = worker(folder, store), worker(folder, store)
+    assert first["same"]
+    assert second["same"]
+    return first, second
+
+
+BODIES = {
+    "a break": "print('')\nx = x + 1\nif x.sum() > 0:\n    x = x * 2\nreturn x - 1",
+    "a handler": "try:\n    raise ValueError(x.shape[0])\nexcept ValueError as error:\n    return x * error.args[0]",
+    "an exception": "x = x + 1\nraise ValueError('no')",
+    "an effect": "self.kept = x + 1\nreturn x * 2",
+    "a list": "kept = []\nfor k in range(3):\n    kept.append(x * k)\nreturn kept",
+    "a buffer": "self.norm.bias.data.add_(1)\nreturn x * 2",
+    "a draw": "return torch.nn.functional.dropout(x, 0.5, True) * 0",
+    "a function": "def inner(y):\n    return y * 2\nreturn inner(x) + (lambda z: z.sin())(x)",
+    "no tensor": "return 3",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_forms_of_frames(worker, folder, tmp_path, name):
+    first, second = body(worker, folder, tmp_path / "own", BODIES[name])
+    assert second["compiled"] == 0, (first, second)
+    assert {outcome for outcome, _ in second["outcomes"]} == {"taken up"}, (first, second)
+
+
+REFUSED = {
+    "makes a set": "return [x * k for k in {1, 2, x.shape[0]}]",
+    "an address": "return x * (id(x) % 2)",
+    "another process's": "import os\nreturn x * len(os.environ.get('HOME', ''))",
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_is_not_stored_is_said(worker, folder, tmp_path, why):
+    first, _ = body(worker, folder, tmp_path / "own", REFUSED[why])
+    assert not any(outcome == "stored" for outcome, _ in first["outcomes"]), first
+
+
+class Broken:
+    """A store that fails."""
+
+    settings = ""
+
+    def find(self, key):
+        raise OSError("no such folder")
+
+    def keep(self, key, data):
+        raise OSError("the disk is full")
+
+
+def test_a_store_that_fails_costs_nothing_but_time(x):
+    log = capture.Log()
+    compiled = capture.optimize("eager", store=Broken(), log=log)(lambda x: x + 1)
+    assert torch.equal(compiled(x), x + 1)
+    told = [record for record in log.records() if isinstance(record, capture.StoreRecord)]
+    assert [record.outcome for record in told] == ["refused", "not stored"]
+
+
+@pytest.fixture
+def x():
+    return torch.arange(3.0)

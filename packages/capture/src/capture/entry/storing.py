@@ -147,4 +147,4 @@ class Storing:
             made.broke,
             made.stopped is not None,
         )
-        return written(version, frame, owner.backend, owner.continuations)
+        return written(version, inputs.function, owner.backend, owner.continuations)

@@ -125,6 +125,8 @@ class DataWriter:
         return [source, guard.kind, payload, location_written(guard.location), guard.text]
 
     def _payload(self, guard: Guard) -> Data:
+        if guard.kind == "type" and issubclass(guard.payload[0], (set, frozenset)):
+            raise NotStored(f"{guard.sentence()}, whose order is another one in each process")
         if guard.kind in _CHECKED_ON_THE_PATH and guard.source is not None:
             obj = guard.payload[0]
             if type(obj) in (FunctionType, CodeType) and self.names.place(obj) is None:

@@ -34,26 +34,27 @@ _SAME_ANYWHERE = frozenset(
     + ("fspath", "PathLike", "getrefcount", "modules", "_getframe")
 )
 _BY_ADDRESS = frozenset({"id", "hash"})
-_ORDERLESS = frozenset({"set", "frozenset"})
+_ORDERLESS = frozenset({"set", "frozenset", "union", "intersection", "difference", "symmetric_difference"})
+_OF_VIEWS = frozenset({"&", "|", "-", "^"})
 
 
 def reached(entered: Iterable[Entered], root: CodeType, found: Iterable[CodeType], names: NamesWritten) -> list[int]:
     """The places in the table of names of all functions that were entered.  ``found``: code that is compared where
     a guard finds it."""
-    inside = _with_inner(found)
-    inside |= _with_inner([root])
-    inner: set[int] = set(inside)
+    inner = _with_inner([*found, root])
     places: list[int] = []
-    _refuse_what_varies(root, isinstance(root, CodeType))
+    _refuse_what_varies(root, of_program=True)
     for code, function in entered:
         of_library = function is not None and _is_of_library(function)
-        _refuse_what_varies(code, not of_library)
+        _refuse_what_varies(code, of_program=not of_library)
         place = None if function is None else names.place(function)
         if place is not None:
             inner |= _with_inner([code])
             places.append(place)
         elif id(code) not in inner:
             raise NotStored(f"no name leads to `{code.co_qualname}`, which was inlined")
+        elif function is not None and not of_library:
+            Reach(names.contents).of(function)  # which raises where it asks for what is another process's
         elif of_library:
             raise NotStored(f"no name leads to `{code.co_qualname}` of a library, which was inlined")
     return sorted(set(places))
@@ -186,7 +187,7 @@ def _with_inner(codes: Iterable[CodeType]) -> set[int]:
     return found
 
 
-def _refuse_what_varies(code: CodeType, of_program: bool) -> None:
+def _refuse_what_varies(code: CodeType, *, of_program: bool) -> None:
     """What is another in each process: addresses, and the order of sets."""
     names = set(code.co_names)
     if of_program and names & _BY_ADDRESS:
@@ -197,6 +198,8 @@ def _refuse_what_varies(code: CodeType, of_program: bool) -> None:
     for instruction in dis.get_instructions(code):
         if of_program and instruction.opname in ("BUILD_SET", "SET_ADD", "SET_UPDATE"):
             raise NotStored(f"`{code.co_qualname}` makes a set, whose order is another one in each process")
+        if instruction.opname == "BINARY_OP" and instruction.argrepr in _OF_VIEWS and names & {"keys", "items"}:
+            raise NotStored(f"`{code.co_qualname}` may make a set of keys, whose order is another one in each process")
         if before is not None and instruction.opname not in ("CONTAINS_OP", "COPY", "SWAP"):
             raise NotStored(f"`{code.co_qualname}` goes through a set, whose order is another one in each process")
         is_set = instruction.opname == "LOAD_CONST" and isinstance(instruction.argval, frozenset)

@@ -16,7 +16,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Protocol
 
 from capture.bytecode.resume import Continuations
@@ -91,9 +91,9 @@ class Around:
     nopython: bool
 
 
-def written(made: Made, frame: CodeType, backend: object, continuations: Continuations) -> bytes:
+def written(made: Made, function: FunctionType, backend: object, continuations: Continuations) -> bytes:
     """Raises ``NotStored`` where some part of it has no stored form."""
-    contents = Contents()
+    frame, contents = function.__code__, Contents()
     data = DataWriter(contents)
     guards = [data.guard(guard) for guard in made.guards]
     root = continuations.original(frame).code
@@ -111,7 +111,7 @@ def written(made: Made, frame: CodeType, backend: object, continuations: Continu
         "broke": None if made.broke is None else record_written(made.broke),
         "entered": reached(made.entered, root, data.found_on_paths, data.names),
     }
-    functions = [data.names.objects[place] for place in body["entered"]]
+    functions = [function, *(data.names.objects[place] for place in body["entered"])]
     body |= {"reach": reach(functions, contents), "names": data.names.rows, "sources": data.paths}
     text = json.dumps(body, separators=(",", ":")).encode()
     return _HEAD + hashlib.sha256(text).hexdigest().encode() + b"\n" + text
@@ -152,7 +152,7 @@ class Reading:
         self.inputs = inputs
         names = names_read(self.body["names"], contents)
         self.data = DataReader(names, self.body["sources"], contents, inputs)
-        if reach([names[place] for place in self.body["entered"]], contents) != self.body["reach"]:
+        if reach([inputs.function, *(names[place] for place in self.body["entered"])], contents) != self.body["reach"]:
             raise NotStored("what its functions reach by names is another thing than it was")
         self.guards = tuple(map(self.data.guard, self.body["guards"]))
 
