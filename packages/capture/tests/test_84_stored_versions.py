@@ -269,7 +269,7 @@ def body(worker, folder, store, text):
 
 
 BODIES = {
-    "a break": "print('')\nx = x + 1\nif x.sum() > 0:\n    x = x * 2\nreturn x - 1",
+    "a break": "x = x + 1\nif x.sum() > 0:\n    x = x * 2\nreturn x - 1",
     "a handler": "try:\n    raise ValueError(x.shape[0])\nexcept ValueError as error:\n    return x * error.args[0]",
     "an exception": "x = x + 1\nraise ValueError('no')",
     "an effect": "self.kept = x + 1\nreturn x * 2",
