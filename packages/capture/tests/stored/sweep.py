@@ -13,7 +13,7 @@ import os
 import worker
 
 import capture
-from capture import _engine
+from capture import _engine, state
 from capture.entry.hook import Config
 
 COUNTS = collections.Counter()
@@ -35,10 +35,12 @@ class Memory:
 def evaluated(function, log):
     options = capture.Options(strict=True, leave_idle=False)
     store = None if os.environ.get("WITHOUT_STORE") else Memory()
-    again = capture.Log()
 
     def run(*args, **kwargs):
-        first = Config(worker.Texts(), options, log, store)
+        again = capture.Log()
+        own = capture.Log()
+        own.subscribe(lambda record: None if isinstance(record, capture.StoreRecord) else log.add(record))
+        first = Config(worker.Texts(), options, own, store)
         given = copy.deepcopy((args, kwargs))
         worker.outcome(lambda: _engine.Region(function, first)(*given[0], **given[1]))
         first.forget()
@@ -47,7 +49,7 @@ def evaluated(function, log):
             return _engine.Region(function, second)(*args, **kwargs)
         finally:
             second.forget()
-            for record in (*log.records(), *again.records()):
+            for record in (*own.records(), *again.records()):
                 if isinstance(record, capture.StoreRecord):
                     COUNTS[record.outcome, record.explanation.partition(" (assumed")[0][:100]] += 1
 
@@ -58,6 +60,12 @@ def pytest_collection_finish(session):
     for plugin in session.config.pluginmanager.get_plugins():
         if str(getattr(plugin, "__file__", "")).endswith("capture/tests/conftest.py"):
             plugin.evaluated = evaluated
+
+
+def pytest_runtest_setup(item):
+    """What the last test said of functions for good."""
+    for said in (state.PROCESS.allowed, state.PROCESS.disallowed, state.PROCESS.assumed):
+        said.clear()
 
 
 def pytest_terminal_summary(terminalreporter):
