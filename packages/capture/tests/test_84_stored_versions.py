@@ -8,9 +8,15 @@ import sys
 import textwrap
 
 import pytest
+import sympy
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import capture
+from capture.guards.conditions import program_of
+from capture.guards.decided import decided
+from capture.guards.sources import ArgSource
 
 HERE = pathlib.Path(__file__).parent / "stored"
 
@@ -286,6 +292,32 @@ def test_forms_of_frames(worker, folder, tmp_path, name):
     first, second = body(worker, folder, tmp_path / "own", BODIES[name])
     assert second["compiled"] == 0, (first, second)
     assert {outcome for outcome, _ in second["outcomes"]} == {"taken up"}, (first, second)
+
+
+VARYING = {
+    "a product": "return x.reshape(-1) * x.shape[0]",
+    "a half": "return x[: x.shape[0] // 2] if x.shape[0] > 2 else x",
+}
+
+
+@pytest.mark.parametrize("name", VARYING)
+def test_sizes_that_vary(worker, folder, tmp_path, name):
+    body(worker, folder, tmp_path / "own", VARYING[name])
+    first = worker(folder, tmp_path / "varying", "capture.mark_dynamic(x, 0)")
+    others = [worker(folder, tmp_path / "varying", f"x = torch.ones({size}, 4)") for size in (7, 2)]
+    assert all(told["same"] for told in (first, *others))
+    assert others[0]["compiled"] == 0, (first, others)
+
+
+@given(st.lists(st.integers(1, 2**62), min_size=2, max_size=2))
+def test_programs_of_conditions_are_decided_in_any_numbers(sizes):
+    a, b = sympy.symbols("a b", integer=True, positive=True)
+    reads = {a: ("number", 0, 0), b: ("number", 1, 0)}
+    paths = (ArgSource(0, "a"), ArgSource(1, "b"))
+    for condition in (a * b > 2**70, sympy.Ne(a + b, 5), (a < b) | (b**2 <= a), sympy.Min(a, b) >= 3):
+        program = program_of(condition, reads)
+        if program is not None:
+            assert decided(paths, program, None, *sizes) == bool(condition.subs({a: sizes[0], b: sizes[1]}))
 
 
 REFUSED = {

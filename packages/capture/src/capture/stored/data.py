@@ -21,6 +21,7 @@ import torch
 
 from capture.errors import Location
 from capture.guards import sources
+from capture.guards.decided import decided
 from capture.guards.guard import Guard
 from capture.guards.sources import Inputs, Source
 from capture.stored.contents import Contents, NotStored, class_name
@@ -63,6 +64,7 @@ class DataWriter:
         self.names = NamesWritten(contents)
         self.paths: list[Data] = []
         self._places: dict[Source, int] = {}
+        self._texts: dict[int, tuple[int, str]] = {}
         self.found_on_paths: list[CodeType] = []
         """Code whose content is compared at the place where it is found."""
 
@@ -71,7 +73,7 @@ class DataWriter:
         if cls in _AS_THEY_ARE:
             return obj
         if cls is str:
-            return obj
+            return self._text(obj)
         if cls is float:
             return ["f", obj.hex()]
         if cls is complex:
@@ -95,6 +97,13 @@ class DataWriter:
         if cls is functools.partial:
             return ["p", *map(self.write, (obj.func, obj.args, list(obj.keywords.items())))]
         return self._object(obj)
+
+    def _text(self, text: str) -> Data:
+        """Equal texts that are two objects stay two."""
+        if sys.intern(text) is text:
+            return text
+        number = self._texts.setdefault(id(text), (len(self._texts), text))[0]
+        return ["text", number, text]
 
     def _object(self, obj: Any) -> Data:
         if issubclass(type(obj), enum.Enum):
@@ -133,7 +142,11 @@ class DataWriter:
                 if type(obj) is CodeType:
                     self.found_on_paths.append(obj)
                 return [["at", self.path(guard.source), self.contents.of(obj)]]
-        return [self.write(each) for each in guard.payload]
+        payload = guard.payload
+        if guard.kind == "condition":  # its program says all that its function does
+            paths, program, _ = payload
+            payload = paths, program, functools.partial(decided, paths, program)
+        return [self.write(each) for each in payload]
 
 
 class DataReader:
@@ -144,6 +157,7 @@ class DataReader:
         self.contents = contents
         self.inputs = inputs
         self.paths: list[Source] = []
+        self._texts: dict[int, str] = {}
         for kind, *fields in rows:
             named = dict(zip(_SOURCES[kind], map(self.read, fields), strict=True))
             self.paths.append(getattr(sources, kind)(**named))
@@ -159,6 +173,9 @@ class DataReader:
         source, kind, payload, location, text = data
         found = None if source is None else self.paths[source]
         return Guard(found, sys.intern(kind), tuple(map(self.read, payload)), location_read(location), text)
+
+    def _text(self, number: int, text: str) -> str:
+        return self._texts.setdefault(number, "".join(list(text)))
 
     def _at(self, place: int, content: str) -> object:
         source = self.paths[place]
@@ -179,6 +196,7 @@ def _of_torch(_: DataReader, name: str) -> object:
 
 
 _READERS: dict[str, Callable[..., Any]] = {
+    "text": DataReader._text,
     "f": lambda _, text: float.fromhex(text),
     "c": lambda _, real, imaginary: complex(float.fromhex(real), float.fromhex(imaginary)),
     "b": lambda _, text: bytes.fromhex(text),
