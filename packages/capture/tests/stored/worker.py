@@ -38,7 +38,8 @@ class Texts:
     def __call__(self, gm, example_inputs):
         self.compiled += 1
         constants = [node for node in gm.graph.nodes if node.op in ("get_attr", "call_module")]
-        return self.of(gm.forward, None if constants else gm.code)
+        named = set(gm.graph.python_code("self").globals) - set(torch.fx.graph._custom_builtins)
+        return self.of(gm.forward, None if constants or named else gm.code)
 
     @staticmethod
     def of(forward, code):

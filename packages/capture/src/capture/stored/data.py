@@ -106,7 +106,7 @@ class DataWriter:
         return ["text", number, text]
 
     def _object(self, obj: Any) -> Data:
-        if issubclass(type(obj), enum.Enum):
+        if issubclass(type(obj), enum.Enum) and type(obj).__members__.get(obj._name_) is obj:
             return ["member", self.write(type(obj)), obj._name_]
         place = self.names.place(obj)
         if place is None:
