@@ -280,7 +280,7 @@ BODIES = {
     "an exception": "x = x + 1\nraise ValueError('no')",
     "an effect": "self.kept = x + 1\nreturn x * 2",
     "a list": "kept = []\nfor k in range(3):\n    kept.append(x * k)\nreturn kept",
-    "a buffer": "self.norm.bias.data.add_(1)\nreturn x * 2",
+    "a weight": "self.lin.weight.detach().mul_(1)\nreturn x * 2",
     "a draw": "return torch.nn.functional.dropout(x, 0.5, True) * 0",
     "a function": "def inner(y):\n    return y * 2\nreturn inner(x) + (lambda z: z.sin())(x)",
     "no tensor": "return 3",
