@@ -7,6 +7,7 @@ import torch
 import capture
 from capture import _engine
 from capture.entry import lean_frames
+from capture.entry.translation import operators_of
 
 
 @pytest.fixture(autouse=True)
@@ -295,5 +296,5 @@ def test_what_a_piece_computes_is_counted_in_kernels(name):
     program, expected = WORK[name]
     found = []
     capture.reset()
-    capture.optimize(lambda gm, inputs: found.append(lean_frames._operators(gm)) or gm.forward)(program)(torch.ones(4))
+    capture.optimize(lambda gm, inputs: found.append(operators_of(gm)) or gm.forward)(program)(torch.ones(4))
     assert found == [expected]

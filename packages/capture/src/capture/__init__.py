@@ -32,6 +32,7 @@ from capture.entry.steering import (
     is_compiling,
     torchs_graph_break,
 )
+from capture.entry.storing import Store
 from capture.errors import (
     BackendError,
     CaptureError,
@@ -48,7 +49,7 @@ from capture.evaluator.foreign_marks import is_left_out
 from capture.evaluator.size_marks import mark_dynamic, mark_static
 from capture.informing import Waiting as WaitingNotices
 from capture.informing import inform
-from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord, SingleRunRecord
+from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord, SingleRunRecord, StoreRecord
 from capture.operators.dynamic_sizes import define_all as define_operators
 from capture.operators.triton_kernels.launches import kernel_name as triton_kernel_name
 from capture.options import Options, ProgramSettings
@@ -80,6 +81,8 @@ __all__ = [
     "RecompileRefused",
     "Region",
     "SingleRunRecord",
+    "Store",
+    "StoreRecord",
     "Unsupported",
     "WaitingNotices",
     "allow_in_graph",

@@ -71,7 +71,16 @@ class FallbackRecord:
     traceback: str = field(repr=False, default="")
 
 
-Record = GraphRecord | BreakRecord | RecompileRecord | SingleRunRecord | FallbackRecord
+@dataclass(frozen=True, slots=True)
+class StoreRecord:
+    """What became of a version and the store: ``stored``, ``not stored``, ``taken up`` or ``refused``, and why."""
+
+    location: Location
+    outcome: str
+    explanation: str = ""
+
+
+Record = GraphRecord | BreakRecord | RecompileRecord | SingleRunRecord | StoreRecord | FallbackRecord
 Subscriber = Callable[[Record], None]
 
 

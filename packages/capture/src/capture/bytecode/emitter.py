@@ -89,7 +89,7 @@ class Emitter:
         """What a code object would make one of (equal texts), or what would keep tools from hashing the code, is a
         constant's attribute."""
         if (type(value) is str and sys.intern(value) is not value) or not _is_hashable(value):
-            self.emit("LOAD_CONST", _Constant(value))
+            self.emit("LOAD_CONST", Constant(value))
             self.load_attr("value")
         else:
             self.emit("LOAD_CONST", value)
@@ -299,7 +299,7 @@ def _uninterrupted(function: Callable[..., object]) -> Uninterrupted:
     return Uninterrupted(function)
 
 
-class _Constant:
+class Constant:
     """Holds a constant, and is no text and nothing unhashable itself."""
 
     __slots__ = ("value",)

@@ -15,6 +15,7 @@ from capture import _engine, state
 from capture.entry import stance
 from capture.entry.hook import Config
 from capture.entry.steering import named_after
+from capture.entry.storing import Store
 from capture.entry.translate import Backend
 from capture.errors import CaptureError, Location, Unsupported
 from capture.evaluator.foreign_marks import is_left_out
@@ -41,11 +42,13 @@ def optimize(
     recompile_limit: int = 8,
     log: Log | None = None,
     options: Options | None = None,
+    store: Store | None = None,
 ) -> Callable[[Any], Any]:
     """Captures what the decorated function, method or module runs, and gives its graphs to ``backend``.
 
     ``backend(graph_module, example_inputs)`` returns a callable that takes the same inputs and returns a sequence of
     tensors.  ``options`` are all settings at once, in the place of the four before them.
+    ``store`` keeps what was captured for other processes, which take it up without capturing (see the README).
     """
     if isinstance(backend, str):
         if backend != "eager":
@@ -59,7 +62,7 @@ def optimize(
         options = Options(nopython=nopython, dynamic=dynamic, strict=strict, recompile_limit=recompile_limit)
     if not isinstance(options, Options):
         raise TypeError(f"options is {options!r}; give capture.Options(nopython=True), for one")
-    config = Config(backend, options, LOG if log is None else log)
+    config = Config(backend, options, LOG if log is None else log, store)
     state.PROCESS.configurations.add(config)
     return functools.partial(_region, config)
 

@@ -18,10 +18,12 @@ import torch
 from capture import _engine, state
 from capture.bytecode.resume import Continuations
 from capture.entry import stance
-from capture.entry.cache import Cache, CodeState, Verdict, Version, too_many, without_objects
+from capture.entry.cache import Cache, CodeState, Piece, Verdict, Version, too_many, without_objects
 from capture.entry.lean_frames import Leanness
 from capture.entry.left_alone import is_captured
-from capture.entry.translate import Backend, Translation, translate
+from capture.entry.storing import Store, Storing
+from capture.entry.translate import Backend, translate
+from capture.entry.translation import Translation
 from capture.errors import (
     BackendError,
     CaptureWarning,
@@ -70,7 +72,7 @@ _DEFAULT_LIMIT = Options().recompile_limit
 class Config:
     """One use of ``optimize``: its backend, its options, and everything kept for it."""
 
-    def __init__(self, backend: Backend, options: Options, log: Log) -> None:
+    def __init__(self, backend: Backend, options: Options, log: Log, store: Store | None = None) -> None:
         self.backend = backend
         self.options = options
         self.log = log
@@ -78,6 +80,7 @@ class Config:
         self.continuations = Continuations()
         self.idleness = Idleness(options.idle_instructions if options.leave_idle and not options.nopython else None)
         self.leanness = Leanness(self)
+        self.storing = None if store is None else Storing(self, store)
         self.lock = ProcessLock()
         self.signals = HeldSignals()
         # Code may outlive its functions: what was compiled for it goes with the configuration that asked for it.
@@ -256,6 +259,8 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     known = state.fitting(inputs)
     if known is not None:  # another thread was faster; or this one was interrupted before the engine had it
         return _engine.SKIP_ONCE if known in _engine.entries(code) else known
+    if due is None and (stored := _taken_up(config, inputs, state, location)) is not None:
+        return stored
     allowance = config.idleness.allowance(inputs)
     if due is None and (sentence := state.why(inputs)) is not None:
         if state.is_compiled() or (state.reaches(config.recompile_limit) and not state.is_idle()):
@@ -287,6 +292,26 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     if not holds and _is_outdated(made, guards, inputs):  # it is for calls to come
         _engine.add_entry(code, entry)
         return _engine.SKIP_ONCE
+    if config.storing is not None and holds:
+        config.storing.keep(inputs, made, guards, location)
+    return entry
+
+
+def _taken_up(config: Config, inputs: Inputs, state: CodeState, location: Location) -> Verdict | None:
+    """What another process captured for such a call."""
+    if config.storing is None or state.reaches(config.recompile_limit):
+        return None
+    found = config.storing.take_up(inputs, state, location)
+    if found is None:
+        return None
+    taken, guards = found
+    if taken.operators:
+        config.idleness.computes(inputs.function)
+    entry = _engine.GuardedCode(taken.code, guards, config)
+    piece = config.leanness.reviewed_later(Piece(taken.operators, taken.places, taken.breaks), entry)
+    state.add(Version(entry, without_objects(taken.guards), piece))
+    if taken.broke is not None:
+        config.log.add(taken.broke)
     return entry
 
 

@@ -16,14 +16,12 @@ from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any, Protocol
 
-from torch import fx
-
 from capture import _engine
 from capture._engine import GuardedCode, Guards
 from capture.bytecode.loops import LoopInCPython
 from capture.bytecode.resume import NOWHERE, Continuations, NotResumable
 from capture.entry.cache import Cache, CodeState, Piece, Verdict, Version
-from capture.entry.translate import Translation
+from capture.entry.translation import Translation
 from capture.errors import Location
 from capture.log import FallbackRecord, Log
 from capture.options import Options
@@ -32,7 +30,6 @@ from capture.reasons import Kind, Reason
 REVIEWED_AFTER = 64
 """How often a lean piece runs before it is looked at what it is a part of."""
 _FEW, _MOST = 2, 3  # operators of a piece: on average less than, and at most
-_MUCH = 100
 _NO_GUARDS = (("root",), (), ())
 
 
@@ -53,11 +50,14 @@ class Leanness:
 
     def piece(self, code: CodeType, made: Translation, entry: GuardedCode) -> Piece:
         """What was made for this code; a lean one will be reviewed."""
-        owner = self._owner()
-        original = owner.continuations.original(code)
+        original = self._owner().continuations.original(code)
         places = frozenset(map(original.place, made.visited)) - {NOWHERE}
-        piece = Piece(_operators(made.graph), places, made.stopped is not None)
-        if piece.breaks and piece.operators < _FEW and owner.options.leave_idle and not owner.options.nopython:
+        return self.reviewed_later(Piece(made.operators, places, made.stopped is not None), entry)
+
+    def reviewed_later(self, piece: Piece, entry: GuardedCode) -> Piece:
+        """The piece; a lean one is looked at when it has run often."""
+        options = self._owner().options
+        if piece.breaks and piece.operators < _FEW and options.leave_idle and not options.nopython:
             entry.review = REVIEWED_AFTER
         return piece
 
@@ -160,18 +160,3 @@ def _are_lean(pieces: Iterable[tuple[int, Version]]) -> bool:
         operators += version.piece.operators * hits
         rounds[code] += hits
     return operators < _FEW * max(rounds.values())
-
-
-def _operators(module: fx.GraphModule | None) -> int:
-    """How many kernels of their own its operators would be in eager, about."""
-    return 0 if module is None else sum(map(_weight, module.graph.nodes))
-
-
-def _weight(node: fx.Node) -> int:
-    """What was found out when it was recorded; modules are bodies that are called."""
-    if node.op in ("placeholder", "output"):
-        return 0
-    if node.op in ("call_module", "get_attr"):
-        return _MUCH
-    work: int = node.meta.get("work", _FEW)
-    return work

@@ -15,7 +15,6 @@ import functools
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NoReturn, Protocol
 
@@ -28,14 +27,14 @@ from capture.bytecode.instructions import Instruction
 from capture.bytecode.resume import Continuations, NotResumable
 from capture.entry import kinds_of_values  # noqa: F401 - its parts write themselves into the tables
 from capture.entry.single_runs import numbers_that_vary, reason_of, remember_numbers, spares
-from capture.errors import BackendError, CaptureWarning, Location, SkipFrame, Unsupported, words_of
+from capture.entry.translation import Translation
+from capture.errors import BackendError, Location, SkipFrame, Unsupported, words_of
 from capture.evaluator.assumptions import Learnt, Restart, Returned, SizesFixed, Stopped
 from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_break, most_idle_steps, spend
 from capture.evaluator.machine import Machine
 from capture.guards.guard import Guard
 from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
-from capture.informing import inform
-from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log, SingleRunRecord
+from capture.log import BreakRecord, GraphRecord, Log, SingleRunRecord
 from capture.options import Options
 from capture.reasons import RAISES, Kind, Reason, UsedUp
 from capture.recording import forward_mode, saved_tensors, shared_memory
@@ -46,6 +45,7 @@ from capture.recording.library_state import library_state
 from capture.recording.rollback import CannotTakeBack, undoing
 from capture.recording.tensor_queries import rely_on_who_may_write
 from capture.signals import HeldSignals
+from capture.stored.code import Parts
 from capture.torch_versions import is_view
 from capture.values.autograd_leaves import History, are_needed
 from capture.values.base import Value, reachable, settled
@@ -55,11 +55,11 @@ from capture.values.parameters import all_positional, keywords_of
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.writing.breaks import Stop
-from capture.writing.commit import LOST, Commit, Written
-from capture.writing.lock_blocks import Holding, Recheck
+from capture.writing.commit import Commit, LookedAt, Written, tell_loss
+from capture.writing.lock_blocks import Holding
 from capture.writing.own_effects import OwnChange, own_changes
 from capture.writing.rebuild.contexts import enter_contexts
-from capture.writing.restart import Failures, StartingOver, run_the_frame
+from capture.writing.restart import Failures, StartingOver, Unraised, run_the_frame
 from capture.writing.results import Results
 from capture.writing.writer import Writer, is_result
 
@@ -80,23 +80,6 @@ class Settings(Protocol):
 
     @property
     def leave_idle(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """``code`` is None where nothing is gained: the call, up to the exception it may end in, computes no tensor."""
-
-    code: CodeType | None
-    guards: tuple[Guard, ...]
-    graph: fx.GraphModule | None
-    stopped: Stopped | None
-    visited: frozenset[int]
-    """Which instructions of the frame were evaluated."""
-    recheck: Recheck | None = None
-    once: bool = False
-    """Its graph runs as it was recorded."""
-    changed: frozenset[Source] = frozenset()
-    """What it relies on and its own effects change."""
 
 
 def translate(
@@ -157,6 +140,11 @@ class _Translator:
         self.graph: fx.GraphModule | None = None
         self.starting_over: StartingOver | None = None
         self.results: Results | None = None
+        self.backends: Callable[..., object] | None = None  # callable, as it was given and as it is called
+        self.called: Callable[..., object] | None = None
+        self.broke: BreakRecord | None = None
+        self.tell_loss: Callable[[], None] | None = None
+        self.looked_at: LookedAt = []
         self.may_spare = False
         self.changes: list[OwnChange] = []
         self.location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
@@ -168,7 +156,8 @@ class _Translator:
         if machine.fixed_sizes():
             raise SizesFixed
         if self.settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
-            return Translation(None, tuple(self.guards()), None, None, frozenset(machine.stepper.visited))
+            visited, entered = frozenset(machine.stepper.visited), tuple(machine.entered)
+            return Translation(None, tuple(self.guards()), None, None, visited, entered=entered)
         if isinstance(outcome, Stopped) and not machine.graph.computes():
             leave_at_a_break(allowance, outcome.reason)
         return self._finish(outcome)
@@ -220,7 +209,21 @@ class _Translator:
         remember_numbers(self.learnt, self.changes)
         visited = frozenset(self.machine.stepper.visited)
         once, changed = self._runs_once, frozenset(change.source for change in self.changes)
-        return Translation(self._assemble(), guards, self.graph, stopped, visited, holding.recheck, once, changed)
+        recheck, parts, entered, code = holding.recheck, self._parts(), tuple(self.machine.entered), self._assemble()
+        broke = self.broke
+        return Translation(code, guards, self.graph, stopped, visited, recheck, once, changed, parts, entered, broke)
+
+    def _parts(self) -> Parts:
+        over, results = self.starting_over, self.results
+        return Parts(
+            self.backends,
+            self.called,
+            None if over is None else over.failures,
+            None if results is None else results.expected,
+            frozenset() if over is None else frozenset(over.drawn_on),
+            self.tell_loss,
+            tuple(self.looked_at),
+        )
 
     def _assemble(self) -> CodeType:
         template = all_positional(self.code)
@@ -259,7 +262,7 @@ class _Translator:
         self.graph = module
         examples = [*map(machine.graph.example, sources)]
         self._captured = time.perf_counter()
-        compiled = self._all_or_nothing(self._compile(module, examples), sources)
+        compiled = self.called = self._all_or_nothing(self._compile(module, examples), sources)
         self._compiled = time.perf_counter()
         self.writer.share(sources)
         with self._started_over_if_it_raises(compiled):
@@ -339,6 +342,7 @@ class _Translator:
                 f"the backend gave {type(compiled).__name__}, which cannot be called, "
                 f"for a graph of {self.code.co_qualname}"
             )
+        self.backends = compiled
         return with_modes_put_back(compiled, module)
 
     def _spent(self, results: Sequence[Value]) -> frozenset[Value]:
@@ -417,8 +421,10 @@ class _Translator:
     def _commit(self) -> Commit:
         written, guards = Written(self.machine.effects.changed()), self.machine.guards.all()
         twice = not self.machine.graph.changes_an_input()
-        tell_loss = functools.partial(_tell_loss, self.settings.log, self.location)
-        return Commit(self.writer, written, guards, tell_loss, twice=twice)
+        tell = self.tell_loss = functools.partial(tell_loss, self.settings.log, self.location)
+        commit = Commit(self.writer, written, guards, tell, twice=twice)
+        self.looked_at = commit.looked_at
+        return commit
 
     def _write_effects(self, wanted: Sequence[Value], commit: Commit) -> None:
         effects = self.machine.effects
@@ -511,23 +517,12 @@ class _Translator:
 
     def _unraised(self, stopped: Stopped) -> Callable[[], None]:
         # Kept by the code that is written, which is not to keep whose settings these are.
-        log, nopython = self.settings.log, self.settings.nopython
-        record, told = BreakRecord(stopped.location, stopped.reason), False
-
-        def tell() -> None:
-            nonlocal told
-            if nopython:
-                raise Unsupported(record.reason, record.location)
-            if not told:
-                told = True
-                log.add(record)
-
-        return tell
+        return Unraised(self.settings.log, self.settings.nopython, BreakRecord(stopped.location, stopped.reason))
 
     def _record_break(self, stopped: Stopped) -> None:
         if stopped.reason.kind in RAISES:
             return
-        record = BreakRecord(stopped.location, stopped.reason)
+        record = self.broke = BreakRecord(stopped.location, stopped.reason)
         # A loop that was broken in comes here in every round, and steps its iterator: what broke it is on record.
         again = stopped.reason.kind is Kind.ITERATOR or record in self.settings.log.records()
         if not (again and self.settings.continuations.original(self.code).is_continuation):
@@ -554,13 +549,6 @@ class _Translator:
         )
         if self._runs_once:
             self.settings.log.add(SingleRunRecord(self.location, reason_of(self.changes)))
-
-
-def _tell_loss(log: Log, location: Location) -> None:
-    record = FallbackRecord(location, LOST)
-    if record not in log.records():
-        log.add(record)
-        inform(CaptureWarning(f"{location}: {LOST.explanation}; {LOST.hint}"), location)
 
 
 def _insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value]) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 import torch
@@ -106,6 +106,7 @@ class Machine:
         self.state_read: dict[str, Callable[[], object]] = {}  # of torch's; what it was at the beginning is relied on
         self.handles_errors = False  # of operations, anywhere in the program
         self.defined = DefinedClasses()
+        self.entered: list[tuple[CodeType, FunctionType | None]] = []  # what was run besides the root
         self.root = self._open_root()
 
     def _take_from_parts(self) -> None:
@@ -203,6 +204,7 @@ class Machine:
         if code is _DISABLED_FOR_DYNAMO or code in STEPPED:
             return self._call_wrapped(function, args, kwargs)
         self._rely_on_code(function)
+        self.entered.append((code, function.real))
         slots = bind_arguments(self, function, args, kwargs)
         slots.update(zip(code.co_freevars, function.closure, strict=True))
         frame = Frame(self, function, self.stepper.body(code), slots)
@@ -222,6 +224,7 @@ class Machine:
     def run_class_body(self, function: FunctionValue, names: DictValue) -> Value:
         """As a call, but that variables live in ``names``, which become the class's attributes."""
         self.commit()
+        self.entered.append((function.code, function.real))
         closure = dict(zip(function.code.co_freevars, function.closure, strict=True))
         frame = Frame(self, function, self.stepper.body(function.code), {**closure}, names)
         result = self.run(frame)

@@ -6,7 +6,8 @@ memory, at any time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -35,7 +36,7 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
     shared = sharing(tensors)
     names = ", ".join(source.expression() for source in given)
     text = f"{names} share {'the same' if shared else 'no'} memory"
-    payload = (tuple(given), _as_numbers(tensors, shared), _share_as_before(given, shared))
+    payload = (tuple(given), _as_numbers(tensors, shared), functools.partial(_share_as_before, tuple(given), shared))
     return [Guard(None, "memory", payload, location, text)]
 
 
@@ -94,9 +95,9 @@ def _address(tensor: torch.Tensor) -> int:
     return _span(tensor)[0] + int(tensor.storage_offset()) * int(tensor.element_size())
 
 
-def _share_as_before(sources: Sequence[Source], before: tuple[tuple[int, int, int], ...]) -> Callable[..., bool]:
-    def holds(function: FunctionType, *args: object) -> bool:
-        inputs = Inputs(function, args)
-        return sharing([source.read(inputs) for source in sources]) == before
-
-    return holds
+def _share_as_before(
+    sources: Sequence[Source], before: tuple[tuple[int, int, int], ...], function: FunctionType, *args: object
+) -> bool:
+    """Of a function and its arguments."""
+    inputs = Inputs(function, args)
+    return sharing([source.read(inputs) for source in sources]) == before

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 
 from capture._engine import Guards, Uninterrupted, has_other_threads
 from capture.bytecode.instructions import Instruction
+from capture.errors import CaptureWarning, Location
 from capture.guards.guard import RELATIONS, Guard, to_spec
 from capture.guards.sources import (
     AttrSource,
@@ -34,6 +35,8 @@ from capture.guards.sources import (
     Source,
     StorageSource,
 )
+from capture.informing import inform
+from capture.log import FallbackRecord, Log
 from capture.reasons import Kind, Reason
 from capture.values.base import Value
 from capture.values.classes import ClassValue
@@ -52,8 +55,18 @@ LOST = Reason(
     "changes is lost",
     "call the function under a lock",
 )
+LookedAt = list[tuple[Guards, tuple[Guard, ...]]]
+"""What the code asks the engine, and what that is made of."""
 _OF_ONE_THREAD = (LockValue, ContextVarValue)
 _STORED = (AttrSource, KeySource, ObjectKeySource, ItemSource, StorageSource)
+
+
+def tell_loss(log: Log, location: Location) -> None:
+    """Once for each place."""
+    record = FallbackRecord(location, LOST)
+    if record not in log.records():
+        log.add(record)
+        inform(CaptureWarning(f"{location}: {LOST.explanation}; {LOST.hint}"), location)
 
 
 class Written:
@@ -132,6 +145,7 @@ class Commit:
         self._written = written
         asked = (guard for guard in guards if twice or guard.kind != "tensor")  # which the graph writes to
         self._guards = [guard for guard in asked if written.is_told_by(guard)]
+        self.looked_at: LookedAt = []
         # The local that says whether there were other threads at the beginning.
         self._others = ""
         # What was read from places that will be written, and the local that holds it: identity is compared with what is
@@ -228,7 +242,9 @@ class Commit:
         holds = emit.label()
         emit.load_fast(self._others)
         emit.jump_if_false(holds)
-        emit.load_uninterrupted(Uninterrupted(Guards(*to_spec(self._guards)).check))
+        guards = Guards(*to_spec(self._guards))
+        self.looked_at.append((guards, tuple(self._guards)))
+        emit.load_uninterrupted(Uninterrupted(guards.check))
         if code.co_freevars:
             emit.build_closure(code.co_freevars)
         # Guards are asked with a function and its arguments, as the engine asks them: one is made with this frame's

@@ -17,9 +17,9 @@ import torch.utils.checkpoint
 
 from capture._engine import Outside
 from capture.bytecode.instructions import Instruction
-from capture.errors import CaptureError, CaptureWarning, InternalError, Location, words_of
+from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Unsupported, words_of
 from capture.informing import inform
-from capture.log import FallbackRecord
+from capture.log import BreakRecord, FallbackRecord, Log
 from capture.reasons import Kind, Reason
 from capture.recording.draws import put_back, states_of
 from capture.signals import comes_from_elsewhere
@@ -88,6 +88,23 @@ class Failures:
         self.tell(FallbackRecord(self.location, reason))
         if not self.handled:
             inform(CaptureWarning(f"{self.location}: {reason.explanation}"), self.location)
+
+
+class Unraised:
+    """Called where an instruction was expected to raise and did not: the function went on, which is a break."""
+
+    def __init__(self, log: Log, nopython: bool, record: BreakRecord) -> None:
+        self.log = log
+        self.nopython = nopython
+        self.record = record
+        self._told = False
+
+    def __call__(self) -> None:
+        if self.nopython:
+            raise Unsupported(self.record.reason, self.record.location)
+        if not self._told:
+            self._told = True
+            self.log.add(self.record)
 
 
 class StartingOver:

@@ -1,0 +1,56 @@
+"""Programs of conditions on sizes, run in Python's integers: for what the engine leaves, and no expression is at hand.
+
+Must not know how programs are made (``conditions``), and needs no sympy.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+
+import torch
+
+from capture.guards.sources import Inputs, Source
+
+_READS: Mapping[str, Callable[[torch.Tensor, int], int]] = {
+    "size": lambda tensor, dim: int(tensor.size(dim)),
+    "stride": lambda tensor, dim: int(tensor.stride(dim)),
+    "offset": lambda tensor, _: int(tensor.storage_offset()),
+}
+_COMBINED: Mapping[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "multiply": operator.mul,
+    "divide": operator.floordiv,
+    "remainder": operator.mod,
+    "least": min,
+    "greatest": max,
+    "equal": operator.eq,
+    "unequal": operator.ne,
+    "less": operator.lt,
+    "less or equal": operator.le,
+    "and": lambda left, right: bool(left) and bool(right),
+    "or": lambda left, right: bool(left) or bool(right),
+}
+
+
+def decided(
+    paths: Sequence[Source], program: Sequence[tuple[str, int, int]], function: FunctionType, *args: object
+) -> bool:
+    """Of a function and its arguments."""
+    values = [path.read(Inputs(function, args)) for path in paths]
+    stack: list[int] = []
+    for name, place, number in program:
+        if name == "constant":
+            stack.append(number)
+        elif name == "number":
+            stack.append(values[place])
+        elif name in _READS:
+            stack.append(_READS[name](values[place], number))
+        elif name == "not":
+            stack.append(not stack.pop())
+        else:
+            right, left = stack.pop(), stack.pop()
+            stack.append(_COMBINED[name](left, right))
+    (answer,) = stack
+    return bool(answer)

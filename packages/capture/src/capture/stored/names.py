@@ -1,0 +1,142 @@
+"""Objects by name: ``module`` and ``qualname`` lead to a function, class or module, whose content is what it was.
+
+A name is followed without running code of the program: through dictionaries of modules and classes, the functions
+within properties and static methods, and what decorators say they wrap.  Nothing is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+
+from capture.stored.contents import OF_C, Contents, NotStored
+
+Name = tuple[str, str, int]
+"""A module, a path in it (empty: the module itself), and which of the objects found there it is."""
+
+_HOMES = ("torch", "torch._C._VariableFunctions", "torch._C._nn", "torch._C", "torch.nn.functional", "builtins")
+
+
+def name_of(obj: object) -> Name | None:
+    """The name that leads to this very object; None: no name does."""
+    if isinstance(obj, ModuleType):
+        name = ModuleType.__getattribute__(obj, "__dict__").get("__name__")
+        return (name, "", 0) if isinstance(name, str) and sys.modules.get(name) is obj else None
+    if not isinstance(obj, (FunctionType, type, *OF_C)):
+        return None  # which may answer for its attributes by code of the program
+    path = getattr(obj, "__qualname__", None)
+    plain = getattr(obj, "__name__", None)
+    home = getattr(obj, "__module__", None)
+    owner = getattr(obj, "__objclass__", None)
+    if isinstance(owner, type) and isinstance(plain, str):
+        home, path = owner.__module__, f"{owner.__qualname__}.{plain}"
+    homes = (home, *_HOMES) if not isinstance(obj, (FunctionType, type)) else (home,)
+    for module in homes:
+        for text in dict.fromkeys((path, plain)):
+            if isinstance(module, str) and isinstance(text, str):
+                for number, found in enumerate(_found(module, text)):
+                    if found is obj:
+                        return module, text, number
+    return None
+
+
+def named(name: Name) -> object:
+    """What is there now."""
+    module, path, number = name
+    if not path:
+        return _module(module)
+    for position, found in enumerate(_found(module, path)):
+        if position == number:
+            return found
+    raise NotStored(f"there is no `{module}.{path}`")
+
+
+def _module(name: str) -> object:
+    found = sys.modules.get(name)
+    if found is None and name.startswith("torch._C."):
+        found = functools.reduce(getattr, name.split(".")[2:], sys.modules["torch._C"])
+    if found is None:
+        raise NotStored(f"the module `{name}` is not imported")
+    return found
+
+
+def _found(module: str, path: str) -> Iterator[object]:
+    """What lies at the end of the path, and what it wraps."""
+    try:
+        found: object = _module(module)
+        for step in path.split("."):
+            found = _members(found)[step]
+    except (NotStored, KeyError, TypeError, AttributeError):
+        return
+    seen: set[int] = set()
+    waiting = [found]
+    while waiting:
+        found = waiting.pop(0)
+        if id(found) in seen or found is None:
+            continue
+        seen.add(id(found))
+        yield found
+        waiting += _within(found)
+
+
+def _members(owner: object) -> dict[str, object]:
+    if isinstance(owner, type):
+        return type.__getattribute__(owner, "__dict__")
+    return dict(vars(owner)) if not isinstance(owner, ModuleType) else ModuleType.__getattribute__(owner, "__dict__")
+
+
+def _within(found: object) -> list[object]:
+    """The functions that a descriptor or a decorator holds."""
+    if isinstance(found, (staticmethod, classmethod)):
+        return [found.__func__]
+    if isinstance(found, property):
+        return [found.fget, found.fset, found.fdel]
+    if isinstance(found, functools.cached_property):
+        return [found.func]
+    if isinstance(found, FunctionType):
+        return [found.__dict__.get("__wrapped__"), *(_held(cell) for cell in found.__closure__ or ())]
+    return []
+
+
+def _held(cell: object) -> object:
+    """A function in a closure; of other objects nothing is told."""
+    try:
+        held: object = cell.cell_contents  # type: ignore[attr-defined]
+    except ValueError:
+        return None
+    return held if isinstance(held, FunctionType) else None
+
+
+class NamesWritten:
+    """The names that a version refers to, each once, with the content of what they lead to."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        self._places: dict[int, int] = {}
+        self.objects: list[object] = []
+        self.rows: list[list[object]] = []
+
+    def place(self, obj: object) -> int | None:
+        """Where in the table; None: no name leads to it."""
+        known = self._places.get(id(obj))
+        if known is None:
+            name = name_of(obj)
+            if name is None:
+                return None
+            known = self._places[id(obj)] = len(self.rows)
+            self.objects.append(obj)
+            self.rows.append([*name, self.contents.of(obj)])
+        return known
+
+
+def names_read(rows: list[list[object]], contents: Contents) -> list[object]:
+    """The objects of a table; one that is not there or differs raises ``NotStored``."""
+    found = []
+    for module, path, number, content in rows:
+        obj = named((str(module), str(path), int(number)))  # type: ignore[call-overload]
+        if contents.of(obj) != content:
+            raise NotStored(f"`{module}{'.' if path else ''}{path}` is another one than it was")
+        found.append(obj)
+    return found

@@ -1,0 +1,197 @@
+"""A version of a frame as bytes, and back: the one place that knows the format.
+
+    compile-api capture 1           which format
+    <sha256 of all that follows>    checked before anything else is read
+    {"names": ..., "sources": ..., "guards": ..., "code": ..., "graph": ..., ...}
+
+The body is JSON without objects of Python: no loading runs code of its own accord.  The code in it is run when a call
+fits its guards, so whoever can write to the store can run code: that holds for the graph's kernels as well.
+Must not know where bytes are kept, nor by which key.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Protocol
+
+from capture.bytecode.resume import Continuations
+from capture.errors import Location
+from capture.guards.guard import Guard
+from capture.guards.sources import Inputs
+from capture.log import BreakRecord, Log
+from capture.stored.code import (
+    CodeReader,
+    CodeWriter,
+    Parts,
+    called_read,
+    called_written,
+    record_read,
+    record_written,
+)
+from capture.stored.contents import Contents, NotStored
+from capture.stored.data import Data, DataReader, DataWriter
+from capture.stored.names import names_read
+from capture.stored.reach import Entered, reach, reached
+from capture.writing.commit import tell_loss
+from capture.writing.restart import Failures
+from capture.writing.results import Expected
+
+_HEAD = b"compile-api capture 1\n"
+
+
+class Describing(Protocol):
+    """What a backend offers of its compiled callables."""
+
+    def describe(self, compiled: object) -> Data: ...
+
+    def take_up(self, data: Data) -> Callable[..., object] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A version as evaluation made it."""
+
+    code: CodeType | None
+    guards: tuple[Guard, ...]
+    parts: Parts
+    entered: tuple[Entered, ...]
+    operators: int
+    places: frozenset[int]
+    """The instructions of the original that it stands for."""
+    broke: BreakRecord | None
+    breaks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A version as it was read: all that the engine and the records are told of it."""
+
+    code: CodeType | None
+    guards: tuple[Guard, ...]
+    operators: int
+    places: frozenset[int]
+    broke: BreakRecord | None
+    breaks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a version is tied to in the process that takes it up."""
+
+    backend: object
+    continuations: Continuations
+    log: Log
+    be_cautious: Callable[[], None]
+    strict: bool
+    nopython: bool
+
+
+def written(made: Made, function: FunctionType, backend: object, continuations: Continuations) -> bytes:
+    """Raises ``NotStored`` where some part of it has no stored form."""
+    frame, contents = function.__code__, Contents()
+    data = DataWriter(contents)
+    guards = [data.guard(guard) for guard in made.guards]
+    root = continuations.original(frame).code
+    parts = made.parts
+    body: dict[str, Data] = {
+        "guards": guards,
+        "code": None if made.code is None else CodeWriter(data, frame, parts, continuations).write(made.code),
+        "graph": None if parts.compiled is None else _described(backend, parts.compiled),
+        "called": None if parts.compiled is None else called_written(parts),
+        "failures": None if parts.failures is None else parts.failures.handled,
+        "expected": None if parts.expected is None else _fields(parts.expected),
+        "operators": made.operators,
+        "places": sorted(made.places),
+        "breaks": made.breaks,
+        "broke": None if made.broke is None else record_written(made.broke),
+        "entered": reached(made.entered, root, data.found_on_paths, data.names),
+    }
+    functions = [function, *(data.names.objects[place] for place in body["entered"])]
+    body |= {"reach": reach(functions, contents), "names": data.names.rows, "sources": data.paths}
+    text = json.dumps(body, separators=(",", ":")).encode()
+    return _HEAD + hashlib.sha256(text).hexdigest().encode() + b"\n" + text
+
+
+def _described(backend: object, compiled: object) -> Data:
+    describe = getattr(backend, "describe", None)
+    found = None if describe is None else describe(compiled)
+    if found is None:
+        raise NotStored("the backend has no stored form of its graph")
+    return found
+
+
+def _fields(expected: Expected) -> Data:
+    return [expected.backend, expected.function, expected.count]
+
+
+# -- back ----------------------------------------------------------------------------------------------------------
+
+
+def opened(data: bytes) -> dict[str, Data]:
+    """The body; whatever was done to the bytes raises ``NotStored``."""
+    head, digest_at = len(_HEAD), len(_HEAD) + 64
+    if data[:head] != _HEAD or data[digest_at : digest_at + 1] != b"\n":
+        raise NotStored("it is not of this format")
+    text = data[digest_at + 1 :]
+    if hashlib.sha256(text).hexdigest().encode() != data[head:digest_at]:
+        raise NotStored("its bytes are not those that were written")
+    found: dict[str, Data] = json.loads(text)
+    return found
+
+
+class Reading:
+    """One stored version, read in two steps: the guards first, and the rest only if they hold."""
+
+    def __init__(self, data: bytes, inputs: Inputs, contents: Contents) -> None:
+        self.body = opened(data)
+        self.inputs = inputs
+        names = names_read(self.body["names"], contents)
+        self.data = DataReader(names, self.body["sources"], contents, inputs)
+        if reach([inputs.function, *(names[place] for place in self.body["entered"])], contents) != self.body["reach"]:
+            raise NotStored("what its functions reach by names is another thing than it was")
+        self.guards = tuple(map(self.data.guard, self.body["guards"]))
+
+    def rest(self, around: Around) -> Taken:
+        body, frame = self.body, self.inputs.function.__code__
+        compiled = None if body["graph"] is None else _taken_up(around.backend, body["graph"])
+        called = None if compiled is None else called_read(compiled, body["called"])
+        failures, expected, log = self._failures(around, called), self._expected(), around.log
+        tell = functools.partial(tell_loss, log, self._where())
+        parts = Parts(compiled, called, failures, expected, tell_loss=tell, log=log, nopython=around.nopython)
+        code = None
+        if body["code"] is not None:
+            code = CodeReader(self.data, frame, parts, around.continuations).read(body["code"])
+        broke = None if body["broke"] is None else record_read(body["broke"])
+        return Taken(code, self.guards, body["operators"], frozenset(body["places"]), broke, body["breaks"])
+
+    def _where(self) -> Location:
+        code = self.inputs.function.__code__
+        return Location(code.co_filename, code.co_firstlineno, code.co_qualname)
+
+    def _failures(self, around: Around, called: Callable[..., object] | None) -> Failures | None:
+        handled = self.body["failures"]
+        if handled is None:
+            return None
+        code = self.inputs.function.__code__
+        made = Failures(self._where(), around.log.add, around.be_cautious, handled=handled, strict=around.strict)
+        made.graph = called
+        if around.continuations.original(code).is_continuation:
+            made.place = functools.partial(around.continuations.raising, code)
+        return made
+
+    def _expected(self) -> Expected | None:
+        fields = self.body["expected"]
+        return None if fields is None else Expected(*fields)
+
+
+def _taken_up(backend: object, data: Data) -> Callable[..., object]:
+    take_up = getattr(backend, "take_up", None)
+    found: Callable[..., object] | None = None if take_up is None else take_up(data)
+    if not callable(found):
+        raise NotStored("the backend does not take up its graph here")
+    return found
