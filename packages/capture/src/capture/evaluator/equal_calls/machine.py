@@ -37,9 +37,9 @@ from capture.options import Options
 from capture.recording.graph import memory_of
 from capture.signals import HeldSignals
 from capture.torch_versions import cdata_of
-from capture.values.base import Value, realize
+from capture.values.base import Value, reachable, realize
 from capture.values.constant import ConstantValue
-from capture.values.function import FunctionValue
+from capture.values.function import FunctionValue, NamespaceValue
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
 from capture.values.tensor import TensorValue
@@ -277,9 +277,12 @@ class MachineOfEqualCalls(Machine):
     # -- what no tape can tell -----------------------------------------------------------------------------------
 
     def changed(self, value: Value) -> None:
-        outside = value.source is not None or bool(self.effects) or isinstance(value, TensorValue)
+        outside = value.source is not None or isinstance(value, (TensorValue, NamespaceValue))
+        if not outside and self.effects:
+            # What exists only here may hang on what existed before.
+            outside = any(each is value for each in reachable(list(self.effects.written_values())))
         super().changed(value)
-        if outside or self.effects:
+        if outside:
             self._epoch += 1
 
     def _note_origin_of(self, value: Value) -> None:
