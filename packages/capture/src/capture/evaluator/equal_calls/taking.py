@@ -155,7 +155,7 @@ class Taking:
             self.tape.result = shape_of(result, self.tape.slots)
         except Refused:
             self.refuse("of what it gives")
-        if _has_lazy(self.tape.events, self.tape.result):
+        if not self.refused and _has_lazy(self.tape.events, self.tape.result):
             self.refuse("something stays unseen")
 
     def _insist(self, truth: bool, why: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from capture.errors import Location
-from capture.evaluator.equal_calls.facts import of_fake
+from capture.evaluator.equal_calls.facts import of_fake, same_constant
 from capture.evaluator.equal_calls.paths import Paths, Refused
 from capture.values.base import LazyValue, Value, settled
 from capture.values.constant import ConstantValue
@@ -86,14 +86,14 @@ def shape_of(value: Value, slots: Slots, facts: list[object] | None = None) -> S
             raise Refused
         facts.append(of_fake(value.fake))
         return ("slot", slots.add(value))
+    if type(value) is ConstantValue:
+        return ("constant", type(value.value), repr(value.value), Same(value.value), value.source)
     if value.source is not None:
         return ("outside", Same(value))
     return _made(value, slots, facts)
 
 
 def _made(value: Value, slots: Slots, facts: list[object] | None) -> Shape:
-    if type(value) is ConstantValue:
-        return ("constant", type(value.value), repr(value.value), Same(value.value))
     if type(value) is TupleValue and value.cls in (tuple, torch.Size):
         return (value.cls, tuple(shape_of(item, slots, facts) for item in value.items))
     if type(value) is ListValue and value.cls is list:
@@ -116,8 +116,7 @@ class Same:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Same):
             return False
-        plain = type(self.held) in (int, float, complex, str, bytes, torch.device, range)  # and their text is compared
-        return self.held is other.held or (plain and self.held == other.held)
+        return self.held is other.held or same_constant(self.held, other.held)
 
     def __hash__(self) -> int:
         return id(self.held)
@@ -132,7 +131,7 @@ def built(shape: Shape, values: Sequence[Value], literal: Any) -> Value:
         held: Value = told[0].held
         return held
     if kind == "constant":
-        return ConstantValue(told[2].held)
+        return ConstantValue(told[2].held, told[3])
     if kind == "lazy":
         raise Refused
     if kind is dict:
