@@ -1,17 +1,30 @@
 """Calls of modules that are equal but for the module are evaluated once, and nobody can tell."""
 
 import copy
-import os
 
 import pytest
 import torch
-from conftest import assert_same
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import capture
+from capture.evaluator.stepper import Stepper
 
 GLOBAL = {"scale": 2.0}
 LAYERS = []
+
+
+def assert_same(expected, actual):
+    assert type(actual) is type(expected)
+    if isinstance(expected, torch.Tensor):
+        assert (actual.dtype, actual.requires_grad) == (expected.dtype, expected.requires_grad)
+        assert torch.equal(actual, expected)
+    elif isinstance(expected, (list, tuple, dict)):
+        assert len(actual) == len(expected)
+        for one, other in zip(*(each.values() if isinstance(each, dict) else each for each in (expected, actual))):
+            assert_same(one, other)
+    else:
+        assert actual == expected
 
 
 class Layer(nn.Module):
@@ -54,9 +67,7 @@ class Net(nn.Module):
 class Counted:
     def __init__(self, **options):
         self.graphs = 0
-        self.capture = capture.optimize(
-            self._keep, options=capture.Options(strict=True, equal_calls=True, **options)
-        )
+        self.capture = capture.optimize(self._keep, options=capture.Options(strict=True, equal_calls=True, **options))
 
     def _keep(self, module, example_inputs):
         self.graphs += 1
@@ -64,21 +75,14 @@ class Counted:
         return module.forward
 
 
-def check(net, *args, change=None, **options):
-    """Right with equal calls done again, where these are verified, and after ``change`` was made to the module."""
+def check(net, *args):
+    """Right where equal calls are verified, and where they are done again."""
     for verify in (True, False):
         ours, theirs = copy.deepcopy(net), copy.deepcopy(net)
-        counted = Counted(verify_equal_calls=verify, **options)
-        called = counted.capture(ours)
-        for again in range(3):
-            if again and change is not None:
-                change(ours), change(theirs)
-            torch.manual_seed(7)
-            expected = theirs(*args)
-            torch.manual_seed(7)
-            assert_same(expected, called(*args))
+        called = Counted(verify_equal_calls=verify).capture(ours)
+        for _ in range(2):
+            assert_same(theirs(*args), called(*args))
         assert_same(theirs.state_dict(), ours.state_dict())
-    return counted
 
 
 class Other(Layer):
@@ -148,52 +152,34 @@ def _with(difference, *places):
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
-@pytest.mark.parametrize("places", [(2,), (0, 3), (1, 2, 3), (5,), (0, 1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("places", [(2,), (0, 3), (1, 2, 3, 4, 5)])
 def test_layers_that_differ_in_one_thing(name, places):
     check(_with(DIFFERENCES[name], *places), torch.randn(2, 4))
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
-@pytest.mark.parametrize("place", [0, 1, 4])
+@pytest.mark.parametrize("place", [1, 4])
 def test_a_change_of_one_layer_after_the_first_call(name, place):
-    once = []
+    ours, theirs, x = Net(), Net(), torch.randn(2, 4)
+    called = Counted().capture(ours)
+    assert_same(theirs(x), called(x))
+    for net in (ours, theirs):
+        DIFFERENCES[name](net.layers[place])
+    assert_same(theirs(x), called(x))
+    assert_same(theirs(x), called(x))
 
-    def change(net):
-        if len(once) < 2:
-            once.append(DIFFERENCES[name](net.layers[place]))
 
-    def both(net):
-        once.clear() if len(once) > 3 else None
-        change(net)
-
-    net = Net()
-    for verify in (True, False):
-        ours, theirs = copy.deepcopy(net), copy.deepcopy(net)
-        called = Counted(verify_equal_calls=verify).capture(ours)
-        x = torch.randn(2, 4)
-        assert_same(theirs(x), called(x))
-        DIFFERENCES[name](ours.layers[place]), DIFFERENCES[name](theirs.layers[place])
-        assert_same(theirs(x), called(x))
-        assert_same(theirs(x), called(x))
+def _steps(count):
+    """How many instructions are evaluated for so many layers."""
+    seen, step = [], Stepper.step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stepper, "step", lambda self, frame: (seen.append(1), step(self, frame))[1])
+        Counted().capture(Net(count=count))(torch.randn(2, 4))
+    return len(seen)
 
 
 def test_most_layers_are_not_evaluated():
-    steps = {}
-    for count in (4, 24):
-        seen = []
-        counted = Counted()
-
-        class Watched(Layer):
-            pass
-
-        with pytest.MonkeyPatch.context() as patch:
-            from capture.evaluator.stepper import Stepper
-
-            step = Stepper.step
-            patch.setattr(Stepper, "step", lambda self, frame: (seen.append(1), step(self, frame))[1])
-            counted.capture(Net(count=count))(torch.randn(2, 4))
-        steps[count] = len(seen)
-    assert steps[24] < steps[4] + 20 * 12
+    assert _steps(24) - _steps(4) < 20 * 12  # of the loop over them
 
 
 def test_the_graph_is_the_same():
@@ -290,8 +276,6 @@ class InMode(Layer):
 
 class Checkpointed(Layer):
     def forward(self, x, added=None):
-        from torch.utils.checkpoint import checkpoint
-
         return checkpoint(super().forward, x, use_reentrant=False)
 
 
@@ -304,16 +288,15 @@ class Deciding(Layer):
 
 class Breaking(Layer):
     def forward(self, x, added=None):
-        torch._dynamo.graph_break() if False else None
-        print("", end="")
+        print(end="")
         return super().forward(x)
 
 
 class Listing(Layer):
     def forward(self, x, added=None):
-        parts = []
+        parts = [x]
         for size in self.sizes:
-            parts.append(x * size)
+            parts.append(parts[-1] * size)
         return super().forward(torch.stack(parts).sum(0))
 
 
@@ -450,6 +433,3 @@ def test_sizes_that_vary():
     for size in (2, 3, 4, 5):
         x = torch.randn(size, 4)
         assert_same(theirs(x), called(x))
-
-
-assert os  # the environment is left alone

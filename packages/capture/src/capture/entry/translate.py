@@ -30,8 +30,8 @@ from capture.entry import kinds_of_values  # noqa: F401 - its parts write themse
 from capture.entry.single_runs import numbers_that_vary, reason_of, remember_numbers, spares
 from capture.errors import BackendError, CaptureWarning, Location, SkipFrame, Unsupported, words_of
 from capture.evaluator.assumptions import Learnt, Restart, Returned, SizesFixed, Stopped
-from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_break, most_idle_steps, spend
 from capture.evaluator.equal_calls.machine import machine_for
+from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_break, most_idle_steps, spend
 from capture.evaluator.machine import Machine
 from capture.guards.guard import Guard
 from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source

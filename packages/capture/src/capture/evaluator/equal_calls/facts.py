@@ -12,8 +12,8 @@ from capture.evaluator.equal_calls.paths import MISSING, PLAIN_DICTS, Refused
 from capture.torch_versions import version_of
 
 _TOLD = (bool, int, str, bytes, NoneType, float, *PLAIN_DICTS, list, tuple)
-_SIMPLE = (bool, int, str, bytes, NoneType, float, complex, range, frozenset, tuple)
-_SIMPLE += (torch.dtype, torch.device, torch.layout, torch.memory_format)
+_OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+_SIMPLE = (bool, int, str, bytes, NoneType, float, complex, range, frozenset, tuple, *_OF_TORCH)
 
 
 def same_constant(left: object, right: object) -> bool:

@@ -47,9 +47,7 @@ from capture.values.tensor import TensorValue
 _MOST_TAPES = 6  # of a class
 
 
-def machine_for(
-    inputs: Inputs, assumptions: Assumptions, options: Options, signals: HeldSignals
-) -> Machine:
+def machine_for(inputs: Inputs, assumptions: Assumptions, options: Options, signals: HeldSignals) -> Machine:
     kind = MachineOfEqualCalls if options.equal_calls else Machine
     return kind(inputs, assumptions, options, signals)
 
@@ -71,7 +69,7 @@ class MachineOfEqualCalls(Machine):
     def _take_from_parts(self) -> None:
         super()._take_from_parts()
         self._note_origin = self.note_origin
-        self.note_origin = self._note_origin_of  # type: ignore[method-assign]
+        self.note_origin = self._note_origin_of
 
     # -- calls ---------------------------------------------------------------------------------------------------
 

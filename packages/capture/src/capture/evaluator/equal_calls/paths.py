@@ -24,33 +24,30 @@ class Refused(Exception):
     """The call is not one of those that may be done again."""
 
 
-class Missing:
-    """What is found where nothing is."""
-
-
-MISSING = Missing()
+MISSING = object()
+"""What is found where nothing is."""
 PLAIN_DICTS = (dict, collections.OrderedDict)
-Step = tuple[int, type[Derived], Any]
+Step = tuple[int, type[Derived], object]
 """The number of the path that this goes on from, how, and to what."""
 
 
-def _entry(owner: object, key: Any) -> object:
-    if type(owner) not in PLAIN_DICTS or type(key) not in (str, int):
+def _entry(owner: object, key: object) -> object:
+    if not isinstance(owner, dict) or type(owner) not in PLAIN_DICTS or type(key) not in (str, int):
         raise Refused
-    return owner[key] if key in owner else MISSING  # type: ignore[operator, index]
+    return owner.get(key, MISSING)
 
 
-def _item(owner: object, index: Any) -> object:
-    if type(owner) not in (list, tuple):
+def _item(owner: object, index: object) -> object:
+    if not isinstance(owner, (list, tuple)) or type(owner) not in (list, tuple) or not isinstance(index, int):
         raise Refused
-    return owner[index] if index < len(owner) else MISSING  # type: ignore[index, arg-type, operator]
+    return owner[index] if index < len(owner) else MISSING
 
 
-def _dict(owner: object, _: Any) -> object:
+def _dict(owner: object, _: object) -> object:
     return object.__getattribute__(owner, "__dict__")
 
 
-_READERS: dict[type[Derived], Callable[[Any, Any], object]] = {
+_READERS: dict[type[Derived], Callable[[object, object], object]] = {
     DictSource: _dict,
     KeySource: _entry,
     HiddenEntrySource: _entry,
@@ -79,10 +76,10 @@ class Paths:
         return found
 
     def _add(self, source: Source, parent: int) -> int:
-        kind: Any = type(source)
-        if kind not in _READERS:
+        kind = type(source)
+        if not issubclass(kind, Derived) or kind not in _READERS:
             raise Refused
-        told: Any = getattr(source, "key", getattr(source, "index", None))
+        told: object = getattr(source, "key", getattr(source, "index", None))
         self.follow((parent, kind, told), source)
         return len(self.sources) - 1
 
