@@ -1,6 +1,8 @@
 """Calls of modules that are equal but for the module are evaluated once, and nobody can tell."""
 
 import copy
+import functools
+import itertools
 
 import pytest
 import torch
@@ -313,7 +315,130 @@ class First(Layer):
         return super().forward(x) + (LAYERS[2].bias if LAYERS else 0)
 
 
-KINDS = [Caching, Counting, GlobalCounting, ClassCounting, Dropping, Normed, InPlace, Asking, Catching, InMode]
+COUNT, SEEN, CACHE = [itertools.count(1)], [], {}
+
+
+@functools.lru_cache
+def remembered(number):
+    CACHE["calls"] = CACHE.get("calls", 0) + 1
+    return number + 1.0
+
+
+def _make_counter():
+    count = 0
+
+    def counted():
+        nonlocal count
+        count += 1
+        return count
+
+    return counted
+
+
+COUNTED = [_make_counter()]
+
+
+class Iterating(Layer):
+    def forward(self, x, added=None):
+        return super().forward(x) * next(COUNT[0])
+
+
+class Seen(Layer):
+    def forward(self, x, added=None):
+        SEEN.append(x)
+        return super().forward(x) * len(SEEN)
+
+
+class SeenBefore(Layer):
+    """Writes nothing, but for every third layer."""
+
+    def forward(self, x, added=None):
+        if hasattr(self, "third"):
+            CACHE["n"] = CACHE.get("n", 0) + 1
+        return super().forward(x) * CACHE.get("n", 1)
+
+
+class Closing(Layer):
+    def forward(self, x, added=None):
+        return super().forward(x) * COUNTED[0]()
+
+
+class Remembering(Layer):
+    def forward(self, x, added=None):
+        return super().forward(x) * remembered(int(self.scale))
+
+
+class Listed(Layer):
+    """Goes over all that it has."""
+
+    def forward(self, x, added=None):
+        names = sum(len(name) for name in self.__dict__) + len(vars(self)) + len(type(self).__name__)
+        total = sum(p.sum() for name, p in self.named_parameters()) + sum(b.sum() for b in self.buffers())
+        for child in self.children():
+            total = total + len(list(child.parameters()))
+        return super().forward(x) * names + total
+
+
+class InSet(Layer):
+    def forward(self, x, added=None):
+        place = {layer: index for index, layer in enumerate(LAYERS)}.get(self, 0)
+        return super().forward(x) + place
+
+
+class Next(Layer):
+    """Uses the weights of the one after it."""
+
+    def forward(self, x, added=None):
+        place = next((i for i, layer in enumerate(LAYERS) if layer is self), 0)
+        return super().forward(x) + (LAYERS[(place + 1) % len(LAYERS)].bias if LAYERS else 0)
+
+
+class Comprehending(Layer):
+    def forward(self, x, added=None):
+        parts = {name: x * factor for name, factor in self.table.items()}
+        parts.update(last=[p + 1 for p in (x, x)][-1])
+        return super().forward(sum(parts.values())) + sum(x.sum() for _ in range(2))
+
+
+class Generating(Layer):
+    def parts(self, x):
+        for size in self.sizes:
+            yield x * size
+
+    def forward(self, x, added=None):
+        return super().forward(sum(self.parts(x)))
+
+
+class Lambdas(Layer):
+    def forward(self, x, added=None):
+        scaled = lambda y: y * self.scale
+        return super().forward(scaled(x))
+
+
+class Drawing(Layer):
+    def forward(self, x, added=None):
+        return super().forward(x) + torch.rand_like(x) + nn.functional.dropout(x, 0.5, True)
+
+
+class Viewing(Layer):
+    def forward(self, x, added=None):
+        view = self.bias.view(2, 2)[0]
+        return super().forward(x) + view.sum() + (view.storage_offset() + self.bias.is_contiguous())
+
+
+class ByData(Layer):
+    def forward(self, x, added=None):
+        return super().forward(x) + (x > 0).sum().item()
+
+
+class Branching(Layer):
+    def forward(self, x, added=None):
+        return super().forward(x) if self.bias.sum() > 3 else -super().forward(x)
+
+
+KINDS = [Iterating, Seen, SeenBefore, Closing, Remembering, Listed, InSet, Next, Comprehending, Generating]
+KINDS += [Lambdas, Drawing, Viewing, ByData, Branching]
+KINDS += [Caching, Counting, GlobalCounting, ClassCounting, Dropping, Normed, InPlace, Asking, Catching, InMode]
 KINDS += [Checkpointed, Deciding, Breaking, Listing, Indexed, First]
 
 
@@ -326,6 +451,9 @@ def test_layers_of_a_kind(kind, training):
         results = []
         for net in nets:
             GLOBAL["scale"], ClassCounting.made = 2.0, 0
+            COUNT[0], COUNTED[0] = itertools.count(1), _make_counter()
+            SEEN.clear(), CACHE.clear(), remembered.cache_clear()
+            net.layers[2].third = None
             LAYERS[:] = net.layers
             called = net if net is nets[0] else Counted(verify_equal_calls=verify).capture(net)
             torch.manual_seed(3)
@@ -433,3 +561,43 @@ def test_sizes_that_vary():
     for size in (2, 3, 4, 5):
         x = torch.randn(size, 4)
         assert_same(theirs(x), called(x))
+
+
+class Written(Net):
+    """Writes to what it was given between calls of layers that look at it."""
+
+    def forward(self, x, shared):
+        for index, layer in enumerate(self.layers):
+            x = layer(x, shared)
+            if index == 3:
+                shared[0].mul_(self.layers[0].bias * self.layers[0].norm.weight)
+        return x
+
+
+class Looking(Layer):
+    def forward(self, x, added=None):
+        held = added[0]
+        return super().forward(x) * (2 if held.requires_grad else 3)
+
+
+@pytest.mark.parametrize("make", [tuple, list])
+def test_a_tensor_from_outside_that_is_written_to(make):
+    nets, results = (Written(Looking), Written(Looking)), []
+    for net in nets:
+        called = net if net is nets[0] else Counted().capture(net)
+        results.append([called(torch.ones(2, 4), make([torch.ones(4)])) for _ in range(2)])
+    assert_same(*results)
+
+
+def test_a_number_of_one_layer_that_varies():
+    ours, theirs, x = Net(), Net(), torch.randn(2, 4)
+    called = Counted(verify_equal_calls=True).capture(ours)
+    for scale in (1.0, 2.0, 3.5, 4.25):
+        ours.layers[3].scale = theirs.layers[3].scale = scale
+        assert_same(theirs(x), called(x))
+
+
+def test_graphs_that_are_full_in_a_layer():
+    ours, theirs, x = Net(count=12), Net(count=12), torch.randn(2, 4)
+    called = Counted(largest_graph=50).capture(ours)
+    assert_same(theirs(x), called(x))

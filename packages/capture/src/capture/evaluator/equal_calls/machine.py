@@ -32,7 +32,7 @@ from capture.evaluator.equal_calls.tapes import (
 )
 from capture.evaluator.frame_queries import may_handle_an_error
 from capture.evaluator.machine import Machine
-from capture.guards.sources import Inputs, Source
+from capture.guards.sources import ConstSource, Inputs, Source
 from capture.options import Options
 from capture.recording.graph import memory_of
 from capture.signals import HeldSignals
@@ -97,9 +97,13 @@ class MachineOfEqualCalls(Machine):
             if self._tables_are_known(obj):
                 raise Refused
             outside = [value for value in (*args, *kwargs.values()) if not isinstance(value, TensorValue)]
-            if leads_to(outside, tape.paths, tape.slots.numbers):
+            if leads_to(outside, tape):
                 raise Refused
-            tape.given = *given_shapes(args, kwargs, tape.slots), self._shared(tape.slots)
+            tape.given = (
+                *given_shapes(args, kwargs, tape.slots),
+                self._shared(tape.slots),
+                tuple(fact for _, fact in tape.outside.values()),
+            )
         except Refused:
             return module.call(self, args, kwargs)
         tapes = self._tapes.setdefault(cls, [])
@@ -116,9 +120,10 @@ class MachineOfEqualCalls(Machine):
         return result
 
     def _shared(self, slots: Slots) -> tuple[object, ...]:
-        """Which tensors among the arguments lie in the memory of the graph's inputs."""
+        """Which tensors among the arguments lie in one memory, or in that of the graph's inputs."""
         memories = [memory_of(value.fake) for value in slots.values if isinstance(value, TensorValue)]
-        return tuple(memory if memory in self.graph.inputs_over else None for memory in memories)
+        shared = self.graph.inputs_over
+        return tuple((memory if memory in shared else None, memories.index(memory)) for memory in memories)
 
     def _state(self) -> tuple[object, ...]:
         """What else a call may go by."""
@@ -126,7 +131,7 @@ class MachineOfEqualCalls(Machine):
         autocast = tuple((torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda"))
         modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), autocast
         handling = any(frame.handling for frame in self.frames)
-        contexts = tuple(map(Same, self.effects.contexts))
+        contexts = *map(Same, self.effects.contexts), len(self.effects.calls), len(self.effects.clocks)
         return self._epoch, modes, handling, contexts, caller.code, Same(caller.function.namespace)
 
     def _counts(self) -> tuple[object, ...]:
@@ -250,7 +255,7 @@ class MachineOfEqualCalls(Machine):
     def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
         if self._takings and not self._within:
             told = (payload,) if kind == "tensor" else payload
-            new = not self.guards.has(source, kind, told)
+            new = not (self.guards.has(source, kind, told) or isinstance(source, ConstSource))
             self._tell(lambda t: t.guarded(source, kind, payload, text, self._place_within(t), new))
         super().guard(source, kind, *payload, text=text)
 
@@ -345,6 +350,8 @@ class MachineOfEqualCalls(Machine):
         if known.state != tape.state or known.given != tape.given:
             return False
         try:
+            if any(of_fake(tensor.fake) != fact for tensor, fact in known.outside.values()):
+                return False
             for step in known.paths.steps:
                 tape.paths.follow(step)
             return self._events_fit(known, tape.paths)
@@ -372,7 +379,8 @@ class MachineOfEqualCalls(Machine):
                     return False
                 first = event.slot not in objects
                 objects[event.slot] = obj
-                if first and not self._is_such(obj, event, memories, objects):
+                varies = type(obj) is float and self.is_dynamic_float(paths.sources[event.path])
+                if varies or (first and not self._is_such(obj, event, memories, objects)):
                     return False
         return True
 
@@ -482,10 +490,10 @@ def _insist_on_another(taking: Taking, value: Value) -> None:
     slot = taking.tape.slots.of(value)
     if slot is not None and slot != 0 and value.source is not None:
         return  # met on the way, and found by what it is
-    if leads_to([value], taking.tape.paths, taking.tape.slots.numbers):
+    if leads_to([value], taking.tape):
         raise Refused
 
 
 def _insist_on_others(taking: Taking, values: Sequence[Value], *, apart: bool = False) -> None:
-    if leads_to(values, taking.tape.paths, taking.tape.slots.numbers):
+    if leads_to(values, taking.tape):
         raise Refused

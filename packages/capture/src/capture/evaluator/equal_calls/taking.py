@@ -9,7 +9,7 @@ import torch
 
 from capture.errors import Location
 from capture.evaluator.equal_calls.facts import holds, of_fake, of_input
-from capture.evaluator.equal_calls.paths import PLAIN_DICTS, Paths, Refused
+from capture.evaluator.equal_calls.paths import PLAIN_DICTS, Refused
 from capture.evaluator.equal_calls.tapes import Guarded, Recorded, Same, Shape, Tape, Wrapped, shape_of
 from capture.guards.sources import Source
 from capture.values.base import LazyValue, Value, settled
@@ -25,8 +25,9 @@ _MOST_LOOKED_AT = 2000
 _CODE = (FunctionValue, ClassValue, BuiltinValue, PythonModuleValue)
 
 
-def leads_to(values: Iterable[Value], paths: Paths, numbers: Mapping[int, int]) -> bool:
-    """Whether one of these, or what is known of what it refers to, belongs to the module that is called."""
+def leads_to(values: Iterable[Value], tape: Tape) -> bool:
+    """Whether one of these, or what is known of what it refers to, belongs to the module that is called.  The
+    tensors among them are from outside of the call, and what they are now is noted."""
     seen: set[int] = set()
     todo = [settled(value) for value in values]
     while todo:
@@ -34,10 +35,12 @@ def leads_to(values: Iterable[Value], paths: Paths, numbers: Mapping[int, int]) 
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if len(seen) > _MOST_LOOKED_AT or id(value) in numbers:
+        if len(seen) > _MOST_LOOKED_AT or id(value) in tape.slots.numbers:
             return True
-        if value.source is not None and paths.number(value.source) is not None:
+        if value.source is not None and tape.paths.number(value.source) is not None:
             return True
+        if isinstance(value, TensorValue) and value.source is not None and id(value) not in tape.outside:
+            tape.outside[id(value)] = value, of_fake(value.fake)
         if not isinstance(value, LazyValue):
             todo.extend(settled(part) for part in _referred(value))
     return False
@@ -106,13 +109,13 @@ class Taking:
         number = paths.number(source)
         if number is None:
             fixed = known is not None or isinstance(value, (ConstantValue, *_CODE))
-            self._insist(fixed and not leads_to([value], paths, slots.numbers), f"{source.expression()} is met")
+            self._insist(fixed and not leads_to([value], self.tape), f"{source.expression()} is met")
             return
         self._insist(number != 0, "the module itself is met")
         slot, fact = slots.of(value), None
         if slot is None:
             if known is not None:
-                self._insist(not leads_to([value], paths, slots.numbers), f"{source.expression()} was met before")
+                self._insist(not leads_to([value], self.tape), f"{source.expression()} was met before")
             fact = Same(value) if known is not None else fact_of(obj, value)
             slot = slots.add(value)
         self.tape.events.append(Wrapped(number, slot, known is not None, fact))

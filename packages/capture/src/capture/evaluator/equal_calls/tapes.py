@@ -88,6 +88,8 @@ def shape_of(value: Value, slots: Slots, facts: list[object] | None = None) -> S
         return ("slot", slots.add(value))
     if type(value) is ConstantValue:
         return ("constant", type(value.value), repr(value.value), Same(value.value), value.source)
+    if type(value) is TensorValue:
+        return ("outside", Same(value), of_fake(value.fake))
     if value.source is not None:
         return ("outside", Same(value))
     return _made(value, slots, facts)
@@ -154,7 +156,8 @@ class Tape:
     state: tuple[object, ...]
     events: list[Event] = field(default_factory=list)
     result: Shape = ()
-    steps: tuple[object, ...] = ()
+    outside: dict[int, tuple[TensorValue, object]] = field(default_factory=dict)
+    """Tensors of other paths that it came upon, and what they were then."""
 
     def account(self) -> tuple[object, ...]:
         """All of it that two equal calls have in common."""
