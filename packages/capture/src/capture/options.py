@@ -55,6 +55,12 @@ class Options:
     as many as there are.
     """
 
+    equal_calls: bool = False
+    """Evaluate calls of modules that are equal but for the module once; what the first did is done again for others."""
+
+    verify_equal_calls: bool = False
+    """Evaluate such calls all the same, and raise an ``InternalError`` where that comes to anything else."""
+
     def __post_init__(self) -> None:
         for name, kinds in _kinds().items():
             value = getattr(self, name)

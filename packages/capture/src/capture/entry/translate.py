@@ -30,6 +30,7 @@ from capture.entry.single_runs import numbers_that_vary, reason_of, remember_num
 from capture.entry.translation import Translation
 from capture.errors import BackendError, Location, SkipFrame, Unsupported, words_of
 from capture.evaluator.assumptions import Learnt, Restart, Returned, SizesFixed, Stopped
+from capture.evaluator.equal_calls.machine import machine_for
 from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_break, most_idle_steps, spend
 from capture.evaluator.machine import Machine
 from capture.guards.guard import Guard
@@ -96,7 +97,7 @@ def translate(
     with saved_tensors.not_shown():
         while True:
             insist_on_some(allowance)
-            machine = Machine(inputs, assumptions, settings.options, settings.signals)
+            machine = machine_for(inputs, assumptions, settings.options, settings.signals)
             try:
                 outcome = _evaluate(machine, allowance)
                 translator = _Translator(settings, inputs, machine, learnt, started, hooked)

@@ -58,6 +58,8 @@ class Assumptions:
     """CPython runs what would take a dynamic size for a constant."""
     leaves_outside: bool = False
     """CPython makes the tensors that gradients of later code arrive at."""
+    one_by_one: bool = False
+    """Calls that seemed equal are not."""
     stops: Mapping[int, Stopped] = field(default_factory=dict)
 
     @property

@@ -68,9 +68,10 @@ class Source:
 
     def chain(self) -> Iterator[Source]:
         """From the root of the path to this source."""
-        if self.base is not None:
-            yield from self.base.chain()
-        yield self
+        steps: list[Source] = [self]
+        while (base := steps[-1].base) is not None:
+            steps.append(base)
+        return reversed(steps)
 
 
 @dataclass_transform(frozen_default=True)

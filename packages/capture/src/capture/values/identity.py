@@ -137,6 +137,9 @@ class SearchedKeys:
                 _rely_on_another(ctx, value, other)
         self._searched[id(value)] = value
 
+    def has_some(self) -> bool:
+        return self._by_object or bool(self._searched)
+
     def rely_on_objects(self, ctx: Tracer) -> None:
         if not self._by_object:
             self._by_object = True

@@ -1,0 +1,75 @@
+"""Facts about objects and tensors that evaluation may have gone by: of two equal calls they are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import NoneType
+from typing import Any
+
+import torch
+
+from capture.evaluator.equal_calls.paths import MISSING, PLAIN_DICTS, Refused
+from capture.torch_versions import version_of
+
+_TOLD = (bool, int, str, bytes, NoneType, float, *PLAIN_DICTS, list, tuple)
+_OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+_SIMPLE = (bool, int, str, bytes, NoneType, float, complex, range, frozenset, tuple, *_OF_TORCH)
+
+
+def same_constant(left: object, right: object) -> bool:
+    """Also of the two zeros of floats, and of ``1``, ``1.0`` and ``True``."""
+    return left is right or (
+        type(left) is type(right) and type(left) in _SIMPLE and left == right and repr(left) == repr(right)
+    )
+
+
+def _has_none_under(obj: object, names: Any) -> bool:
+    return type(obj) in PLAIN_DICTS and not any(obj.get(name) for name in names)  # type: ignore[attr-defined]
+
+
+_CHECKS: dict[str, Callable[[Any, Any], bool]] = {
+    "type": lambda obj, wanted: type(obj) is wanted,
+    "is": lambda obj, wanted: obj is wanted,
+    "equals": same_constant,
+    "length": lambda obj, wanted: type(obj) in (list, tuple, *PLAIN_DICTS) and len(obj) == wanted,
+    "keys": lambda obj, wanted: type(obj) in PLAIN_DICTS and tuple(obj) == wanted,
+    "empty": _has_none_under,
+    "true": lambda obj, _: type(obj) in _TOLD and bool(obj),
+    "false": lambda obj, _: type(obj) in _TOLD and not obj,
+}
+
+
+def holds(kind: str, payload: tuple[Any, ...], obj: object) -> bool:
+    """Whether a guard would let this object pass; refuses where that is not known here."""
+    if kind == "absent":
+        return obj is MISSING
+    if kind not in _CHECKS:
+        raise Refused
+    return obj is not MISSING and _CHECKS[kind](obj, payload[0] if payload else None)
+
+
+def of_input(tensor: torch.Tensor) -> tuple[object, ...]:
+    """All that evaluation may see of a parameter or buffer but its data."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) or tensor.layout is not torch.strided:
+        raise Refused
+    if not tensor.is_leaf or tensor.is_inference() or tensor._is_view() or tensor.grad_fn is not None:
+        raise Refused
+    return (type(tensor), tuple(vars(tensor)), *_layout(tensor))
+
+
+def of_fake(fake: torch.Tensor) -> tuple[object, ...]:
+    """The same of a tensor that was computed in the graph."""
+    if fake.layout is not torch.strided:
+        raise Refused
+    try:
+        step = type(fake.grad_fn)
+    except RuntimeError:  # a view that torch can tell nothing more of
+        raise Refused from None
+    version = -1 if fake.is_inference() else version_of(fake)
+    return (step, fake.is_leaf, fake._is_view(), fake.is_inference(), version, *_layout(fake))
+
+
+def _layout(tensor: torch.Tensor) -> tuple[object, ...]:
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    bits = tensor.is_conj(), tensor.is_neg()
+    return tensor.dtype, tensor.device, shape, strides, tensor.storage_offset(), tensor.requires_grad, *bits

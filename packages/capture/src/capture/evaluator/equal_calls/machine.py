@@ -1,0 +1,499 @@
+"""A machine that finds equal calls of modules, and does again what the first of them did.
+
+The first call of a class is evaluated.  Of the next one a tape is taken.  Where a later call is given the same, and all
+that the tape tells of the module holds for the other one as well, its events are done again: objects are met and relied
+on where the other module has them, and operations recorded on the other's tensors.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+
+from capture.errors import InternalError, Location
+from capture.evaluator.assumptions import Assumptions
+from capture.evaluator.equal_calls.facts import holds, of_fake, same_constant
+from capture.evaluator.equal_calls.paths import MISSING, Paths, Refused
+from capture.evaluator.equal_calls.taking import Taking, fact_of_object, leads_to
+from capture.evaluator.equal_calls.tapes import (
+    Guarded,
+    Recorded,
+    Same,
+    Slots,
+    Tape,
+    Wrapped,
+    built,
+    given_shapes,
+    shape_of,
+)
+from capture.evaluator.frame_queries import may_handle_an_error
+from capture.evaluator.machine import Machine
+from capture.guards.sources import ConstSource, Inputs, Source
+from capture.options import Options
+from capture.recording.graph import memory_of
+from capture.signals import HeldSignals
+from capture.torch_versions import cdata_of
+from capture.values.base import Value, reachable, realize
+from capture.values.constant import ConstantValue
+from capture.values.function import FunctionValue, NamespaceValue
+from capture.values.mapping import DictValue
+from capture.values.module import ModuleValue
+from capture.values.tensor import TensorValue
+
+_MOST_TAPES = 6  # of a class
+
+
+def machine_for(inputs: Inputs, assumptions: Assumptions, options: Options, signals: HeldSignals) -> Machine:
+    kind = MachineOfEqualCalls if options.equal_calls else Machine
+    return kind(inputs, assumptions, options, signals)
+
+
+class MachineOfEqualCalls(Machine):
+    """As ``Machine``; what it does besides is nobody else's to see."""
+
+    def __init__(self, *args: Any) -> None:
+        self._takings: list[Taking] = []
+        self._within = 0  # what is an event by itself, or is never one
+        self._place: Location | None = None  # of the event that is done again
+        self._epoch = 0  # how often something changed that a call may look at
+        self._sights: collections.Counter[type] = collections.Counter()
+        self._tapes: dict[type, list[Tape]] = {}
+        self._memories: set[int] = set()  # of real tensors that were met
+        self.done_again = 0
+        super().__init__(*args)
+
+    def _take_from_parts(self) -> None:
+        super()._take_from_parts()
+        self._note_origin = self.note_origin
+        self.note_origin = self._note_origin_of
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value] | None = None) -> Value:
+        function = realize(self, function)
+        if type(function) is ModuleValue and self._may_be_equal(function):
+            return self._module_called(function, args, kwargs or {})
+        return function.call(self, args, kwargs or {})
+
+    def _may_be_equal(self, module: ModuleValue) -> bool:
+        if module.source is None or module.overlay or module.deleted or module._view is not None or self._within:
+            return False
+        busy = self.graph.shape_env is not None or self.graph.transforms or self.effects.locks.is_holding()
+        return not (busy or self.assumptions.one_by_one or self.keys.has_some() or self.defined)
+
+    def _module_called(self, module: ModuleValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        cls, obj = module.cls, module.obj
+        self._sights[cls] += 1
+        if self._sights[cls] == 1:
+            return module.call(self, args, kwargs)
+        assert module.source is not None
+        tape = Tape(Paths(module.source, obj), Slots(), (), self._state())
+        tape.slots.add(module)
+        try:
+            if self._tables_are_known(obj):
+                raise Refused
+            outside = [value for value in (*args, *kwargs.values()) if not isinstance(value, TensorValue)]
+            if leads_to(outside, tape):
+                raise Refused
+            tape.given = (
+                *given_shapes(args, kwargs, tape.slots),
+                self._shared(tape.slots),
+                tuple(fact for _, fact in tape.outside.values()),
+            )
+        except Refused:
+            return module.call(self, args, kwargs)
+        tapes = self._tapes.setdefault(cls, [])
+        for known in reversed(tapes):
+            if self._fits(known, tape):
+                if self.options.verify_equal_calls:
+                    return self._verified(known, tape, module, args, kwargs)
+                return self._done_again(known, tape)
+        if len(tapes) >= _MOST_TAPES:
+            return module.call(self, args, kwargs)
+        result, taking = self._taken(tape, module, args, kwargs)
+        if not taking.refused:
+            tapes.append(tape)
+        return result
+
+    def _shared(self, slots: Slots) -> tuple[object, ...]:
+        """Which tensors among the arguments lie in one memory, or in that of the graph's inputs."""
+        memories = [memory_of(value.fake) for value in slots.values if isinstance(value, TensorValue)]
+        shared = self.graph.inputs_over
+        return tuple((memory if memory in shared else None, memories.index(memory)) for memory in memories)
+
+    def _state(self) -> tuple[object, ...]:
+        """What else a call may go by."""
+        caller = self.frames[-1]
+        autocast = tuple((torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda"))
+        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), autocast
+        handling = any(frame.handling for frame in self.frames)
+        contexts = *map(Same, self.effects.contexts), len(self.effects.calls), len(self.effects.clocks)
+        return self._epoch, modes, handling, contexts, caller.code, Same(caller.function.namespace)
+
+    def _counts(self) -> tuple[object, ...]:
+        """What a call that can be done again leaves alone."""
+        graph, effects = self.graph, self.effects
+        of_graph = len(graph.readers), len(graph.used_up), len(graph.reentrant), len(graph.lost_histories)
+        regions = len(graph.regions._calls), graph.spoilt, graph.transforms, len(graph.views), len(graph.told)
+        done = len(effects.calls), len(effects.clocks), len(effects.taken), len(effects.locks.holds()), bool(effects)
+        open_ones = len(self.stops._suspended), len(self.checks), len(self.leaves), bool(self.defined)
+        return of_graph, regions, done, open_ones, self.keys.has_some(), self._epoch, self.left_active[:]
+
+    def _node_count(self) -> int:
+        return len(self.graph.graph.nodes) if "graph" in vars(self.graph) else 0
+
+    def _tables_are_known(self, obj: torch.nn.Module) -> bool:
+        held = object.__getattribute__(obj, "__dict__")
+        tables = (held, *(held.get(name) for name in ("_parameters", "_buffers", "_modules")))
+        return any(table is not None and self._met.find(table) is not None for table in tables)
+
+    # -- taking --------------------------------------------------------------------------------------------------
+
+    def _taken(
+        self, tape: Tape, module: ModuleValue, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ) -> tuple[Value, Taking]:
+        taking = Taking(tape, len(self.frames))
+        counts, nodes = self._counts(), self._node_count()
+        self._takings.append(taking)
+        try:
+            result = realize(self, module.call(self, args, kwargs))
+        finally:
+            self._takings.remove(taking)
+        taking.finish(result)
+        if counts != self._counts() or nodes + taking.added != self._node_count():
+            taking.refuse("something else happened")
+        try:
+            again = Slots()
+            again.add(module)
+            if given_shapes(args, kwargs, again)[:2] != tape.given[:2]:
+                taking.refuse("its arguments changed")
+            modules = [value for value in tape.slots.values if isinstance(value, ModuleValue)]
+            if any(self._tables_are_known(each.obj) for each in modules):
+                taking.refuse("the tables of a module are looked at")
+        except Refused:
+            taking.refuse("its arguments changed")
+        return result, taking
+
+    @contextmanager
+    def _event(self) -> Iterator[None]:
+        """What happens meanwhile is one event for those who take tapes."""
+        before = self._node_count()
+        self._within += 1
+        try:
+            yield
+        finally:
+            self._within -= 1
+        for taking in self._takings:
+            taking.added += self._node_count() - before
+
+    def _tell(self, tell: Any) -> None:
+        for taking in self._takings:
+            if not taking.refused:
+                try:
+                    tell(taking)
+                except Refused:
+                    taking.refuse("a path or a value")
+
+    def _refuse(self, why: str) -> None:
+        for taking in self._takings:
+            taking.refuse(why)
+
+    def _place_within(self, taking: Taking) -> Location | None:
+        if self._place is not None:
+            return self._place
+        for frame in reversed(self.frames[taking.depth :]):
+            if not frame.function.namespace.trusted:
+                return frame.location()
+        return None
+
+    def location(self) -> Location:
+        return self._place if self._place is not None else super().location()
+
+    def wrap(self, obj: Any, source: Source) -> Value:
+        if self._within or not self._takings:
+            return self._wrapped(obj, source)
+        known = self._met.find(obj)
+        with self._event():
+            value = self._wrapped(obj, source)
+        if isinstance(value, ConstantValue):
+            known = None
+        self._tell(lambda taking: taking.wrapped(obj, source, value, known))
+        return value
+
+    def _wrapped(self, obj: Any, source: Source) -> Value:
+        known = self._met.find(obj)
+        value = super().wrap(obj, source)
+        if known is None and isinstance(value, TensorValue):
+            memory = _memory_of(obj)
+            if memory in self._memories:
+                self._refuse("tensors share memory")
+            self._memories.add(memory)
+        return value
+
+    def known(self, obj: object) -> Value | None:
+        value = super().known(obj)
+        if value is not None and self._takings and not self._within:
+            self._tell(lambda taking: _insist_on_another(taking, value))
+        return value
+
+    def literal(self, obj: Any) -> Value:
+        value = super().literal(obj)
+        if self._takings and not self._within and not isinstance(value, ConstantValue):
+            self._tell(lambda taking: _insist_on_another(taking, value))
+        return value
+
+    def inline(self, function: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if self._takings and not self._within and (function.closure or function.function is None):
+            held = [getattr(cell, "content", cell) for cell in function.closure]
+            self._tell(lambda taking: _insist_on_others(taking, held))
+        return super().inline(function, args, kwargs)
+
+    def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
+        if self._takings and not self._within:
+            told = (payload,) if kind == "tensor" else payload
+            new = not (self.guards.has(source, kind, told) or isinstance(source, ConstSource))
+            self._tell(lambda t: t.guarded(source, kind, payload, text, self._place_within(t), new))
+        super().guard(source, kind, *payload, text=text)
+
+    def record(self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool = False) -> Value:
+        if self._within or not self._takings:
+            return super().record(target, args, kwargs, method=method)
+        args = [realize(self, value) for value in args]
+        kwargs = {name: realize(self, value) for name, value in kwargs.items()}
+        operands: dict[int, Any] = {}
+
+        def look(taking: Taking) -> None:
+            if any(map(may_handle_an_error, self.frames[taking.depth :])):
+                taking.refuse("errors are handled")
+            operands[id(taking)] = taking.operands(args, kwargs)
+
+        self._tell(look)
+        with self._event():
+            result = super().record(target, args, kwargs, method=method)
+        self._tell(lambda t: t.recorded(target, method, operands[id(t)], result, self._place_within(t)))
+        return result
+
+    # -- what no tape can tell -----------------------------------------------------------------------------------
+
+    def changed(self, value: Value) -> None:
+        outside = value.source is not None or isinstance(value, (TensorValue, NamespaceValue))
+        if not outside and self.effects:
+            # What exists only here may hang on what existed before.
+            outside = any(each is value for each in reachable(list(self.effects.written_values())))
+        super().changed(value)
+        if outside:
+            self._epoch += 1
+
+    def _note_origin_of(self, value: Value) -> None:
+        if not isinstance(value, TensorValue):
+            self._refuse("what has an origin is made")
+        self._note_origin(value)
+
+    def is_one_object(self, left: Value, right: Value) -> bool:
+        if self._takings and not (_is_plain(left) or _is_plain(right)):
+            self._tell(lambda taking: _insist_on_others(taking, [left, right], apart=True))
+        return super().is_one_object(left, right)
+
+    def decide(self, value: Value) -> bool | None:
+        self._refuse("a tensor is decided about")
+        return super().decide(value)
+
+    def expect(self, value: Value, truth: bool) -> bool:
+        self._refuse("something is expected of data")
+        return super().expect(value, truth)
+
+    def run_class_body(self, function: FunctionValue, names: DictValue) -> Value:
+        self._refuse("a class is made")
+        return super().run_class_body(function, names)
+
+    def handled(self) -> Value | None:
+        self._refuse("the handled exception is asked for")
+        return super().handled()
+
+    def local_variables(self) -> dict[str, Value]:
+        self._refuse("variables are listed")
+        return super().local_variables()
+
+    def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
+        return self._alone(super().rehearsal(given))
+
+    def repeatable(self, given: Sequence[Value]) -> AbstractContextManager[None]:
+        return self._alone(super().repeatable(given))
+
+    def region(self, passed: Sequence[Value], options: Mapping[str, Any]) -> AbstractContextManager[None]:
+        return self._alone(super().region(passed, options))
+
+    @contextmanager
+    def _alone(self, trial: AbstractContextManager[None]) -> Iterator[None]:
+        """Within a trial run every call is evaluated."""
+        self._refuse("there is a trial run")
+        self._within += 1
+        try:
+            with trial:
+                yield
+        finally:
+            self._within -= 1
+
+    def let_go(self) -> None:
+        self._tapes.clear()
+        self._takings.clear()
+        super().let_go()
+
+    # -- doing it again ------------------------------------------------------------------------------------------
+
+    def _fits(self, known: Tape, tape: Tape) -> bool:
+        """Whether all that was found in one call is found in another; nothing has been done for it yet."""
+        if known.state != tape.state or known.given != tape.given:
+            return False
+        try:
+            if any(of_fake(tensor.fake) != fact for tensor, fact in known.outside.values()):
+                return False
+            for step in known.paths.steps:
+                tape.paths.follow(step)
+            return self._events_fit(known, tape.paths)
+        except (Refused, AttributeError, TypeError):
+            return False
+        finally:
+            self._cut(tape)
+
+    def _cut(self, tape: Tape) -> None:
+        """Back to the root alone; what was followed is kept where the tape is to be used."""
+        root, obj = tape.paths.sources[0], tape.paths.objects[0]
+        self._followed = tape.paths
+        tape.paths = Paths(root, obj)
+
+    def _events_fit(self, known: Tape, paths: Paths) -> bool:
+        objects: dict[int, object] = {}  # by slot
+        memories: set[int] = set()
+        for event in known.events:
+            if isinstance(event, Guarded):
+                if not holds(event.kind, event.payload, paths.objects[event.path]):
+                    return False
+            elif isinstance(event, Wrapped):
+                obj = paths.objects[event.path]
+                if event.slot in objects and objects[event.slot] is not obj:
+                    return False
+                first = event.slot not in objects
+                objects[event.slot] = obj
+                varies = type(obj) is float and self.is_dynamic_float(paths.sources[event.path])
+                if varies or (first and not self._is_such(obj, event, memories, objects)):
+                    return False
+        return True
+
+    def _is_such(self, obj: Any, event: Wrapped, memories: set[int], objects: dict[int, object]) -> bool:
+        if obj is MISSING:
+            return False
+        if isinstance(event.fact, Same):
+            return self._met.find(obj) is event.fact.held
+        assert isinstance(event.fact, tuple)
+        kind, *fact = event.fact
+        if kind is ConstantValue:
+            return same_constant(obj, fact[2].held)
+        if self._met.find(obj) is not None or sum(each is obj for each in objects.values()) > 1:
+            return False
+        if kind is TensorValue:
+            memory = _memory_of(obj)
+            if memory in self._memories or memory in memories:
+                return False
+            memories.add(memory)
+            return fact_of_object(obj, kind) == (fact[0],)
+        if kind is ModuleValue and self._tables_are_known(obj):
+            return False
+        return fact_of_object(obj, kind) == tuple(fact)
+
+    def _done_again(self, known: Tape, tape: Tape) -> Value:
+        paths, slots, outer = self._followed, tape.slots, self._place
+        self.commit()
+        self.done_again += 1
+        try:
+            for event in known.events:
+                self._place = outer
+                if isinstance(event, Guarded):
+                    self._place = event.location or outer
+                    self.guard(paths.sources[event.path], event.kind, *event.payload, text=event.text)
+                elif isinstance(event, Wrapped):
+                    value = self.wrap(paths.objects[event.path], paths.sources[event.path])
+                    self._insist_on_the_same_value(event, value, slots)
+                else:
+                    self._place = event.location or outer
+                    self._record_again(event, slots)
+        finally:
+            self._place = outer
+        return built(known.result, slots.values, self.literal)
+
+    def _record_again(self, event: Recorded, slots: Slots) -> None:
+        args = [built(shape, slots.values, self.literal) for shape in event.args]
+        kwargs = {name: built(shape, slots.values, self.literal) for name, shape in event.kwargs}
+        result = self.record(event.target, args, kwargs, method=event.method)
+        facts: list[object] = []
+        if shape_of(result, slots, facts) != event.result or tuple(facts) != event.facts:
+            self._give_up(f"{event.target} gives something else")
+
+    def _insist_on_the_same_value(self, event: Wrapped, value: Value, slots: Slots) -> None:
+        if event.slot == len(slots.values):
+            slots.add(value)
+        else:
+            if event.slot > len(slots.values) or slots.values[event.slot] is not value:
+                self._give_up("another object is met")
+            return
+        if isinstance(event.fact, tuple):
+            fake = isinstance(value, TensorValue) and of_fake(value.fake) != event.fact[2]
+            if type(value) is not event.fact[0] or fake:
+                self._give_up("an object of another kind is met")
+
+    def _give_up(self, why: str) -> None:
+        """Too late to evaluate the call instead: the whole frame is evaluated once more, call by call."""
+        if self.options.verify_equal_calls:
+            raise InternalError(f"a call was no equal one after all: {why}")
+        self.restart(one_by_one=True)
+
+    # -- the other way, to see that both come to the same --------------------------------------------------------
+
+    def _verified(
+        self, known: Tape, tape: Tape, module: ModuleValue, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ) -> Value:
+        result, taking = self._taken(tape, module, args, kwargs)
+        what = f"the call of {module.describe()} was to be an equal one"
+        if taking.refused:
+            raise InternalError(f"{what}, but {taking.refused}")
+        if taking.outside:
+            raise InternalError(f"{what}, but relies on {taking.outside} more things outside of it")
+        if known.account() != tape.account():
+            raise InternalError(f"{what}, but {_difference(known, tape)}")
+        self.done_again += 1
+        return result
+
+
+def _difference(known: Tape, tape: Tape) -> str:
+    for one, other in zip(known.events, tape.events, strict=False):
+        if one != other:
+            return f"{other} stands where {one} stood"
+    return f"has {len(tape.events)} events, not {len(known.events)}; {tape.result}, not {known.result}"
+
+
+def _memory_of(tensor: torch.Tensor) -> int:
+    try:
+        return int(cdata_of(tensor.untyped_storage()))
+    except (NotImplementedError, RuntimeError):
+        return 0
+
+
+def _is_plain(value: Value) -> bool:
+    return isinstance(value, ConstantValue) and value.source is None
+
+
+def _insist_on_another(taking: Taking, value: Value) -> None:
+    slot = taking.tape.slots.of(value)
+    if slot is not None and slot != 0 and value.source is not None:
+        return  # met on the way, and found by what it is
+    if leads_to([value], taking.tape):
+        raise Refused
+
+
+def _insist_on_others(taking: Taking, values: Sequence[Value], *, apart: bool = False) -> None:
+    if leads_to(values, taking.tape):
+        raise Refused

@@ -1,0 +1,183 @@
+"""Taking a tape: the events of one call under evaluation, as long as nothing happens that a tape cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from capture.errors import Location
+from capture.evaluator.equal_calls.facts import holds, of_fake, of_input
+from capture.evaluator.equal_calls.paths import PLAIN_DICTS, Refused
+from capture.evaluator.equal_calls.tapes import Guarded, Recorded, Same, Shape, Tape, Wrapped, shape_of
+from capture.guards.sources import Source
+from capture.values.base import LazyValue, Value, settled
+from capture.values.classes import ClassValue, PythonModuleValue
+from capture.values.constant import ConstantValue
+from capture.values.function import BuiltinValue, FunctionValue
+from capture.values.mapping import DictValue
+from capture.values.module import ModuleValue
+from capture.values.sequence import OutsideList, TupleValue
+from capture.values.tensor import TensorValue
+from capture.values.user_object import UserObject
+
+_MOST_LOOKED_AT = 2000
+_CODE = (FunctionValue, ClassValue, BuiltinValue, PythonModuleValue)
+
+
+def leads_to(values: Iterable[Value], tape: Tape) -> bool:
+    """Whether one of these, or what is known of what it refers to, belongs to the module that is called.  The
+    tensors among them are from outside of the call, and what they are now is noted."""
+    seen: set[int] = set()
+    todo = [settled(value) for value in values]
+    while todo:
+        value = todo.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if len(seen) > _MOST_LOOKED_AT or id(value) in tape.slots.numbers:
+            return True
+        if value.source is not None and tape.paths.number(value.source) is not None:
+            return True
+        if isinstance(value, TensorValue) and value.source is not None and id(value) not in tape.outside:
+            tape.outside[id(value)] = value, of_fake(value.fake)
+        if not isinstance(value, LazyValue):
+            todo.extend(settled(part) for part in _referred(value))
+    return False
+
+
+def _referred(value: Value) -> list[Value]:
+    if isinstance(value, FunctionValue):
+        named = value.keyword_defaults.values()
+        return [*(getattr(cell, "content", cell) for cell in value.closure), *value.defaults, *named]
+    if isinstance(value, OutsideList) and "items" not in vars(value):
+        return []  # nobody has looked into it
+    return list(value.parts())
+
+
+def fact_of(obj: object, value: Value) -> object:
+    """What a real object that is met on a path below the module is, as far as its value takes it for granted."""
+    kind = type(value)
+    if kind is ConstantValue:
+        assert isinstance(value, ConstantValue)
+        return ConstantValue, type(value.value), repr(value.value), Same(value.value)
+    if kind is TensorValue:
+        assert isinstance(value, TensorValue)
+        return TensorValue, of_input(value.obj), of_fake(value.fake)
+    return kind, *fact_of_object(obj, kind)
+
+
+def fact_of_object(obj: Any, kind: type) -> tuple[object, ...]:
+    """The same before there is a value."""
+    if kind is TensorValue:
+        return (of_input(obj),)
+    if kind is ModuleValue:
+        held = object.__getattribute__(obj, "__dict__")
+        if not all(type(name) is str for name in held):
+            raise Refused
+        return (type(obj),)
+    if kind is UserObject and type(obj).__dictoffset__ and not isinstance(obj, (BaseException, torch.Tensor)):
+        return (type(obj),)
+    if kind is OutsideList and type(obj) is list:
+        return (list,)
+    if kind is TupleValue and type(obj) is tuple:
+        return tuple, len(obj)
+    if kind is DictValue and type(obj) in PLAIN_DICTS and all(type(key) is str for key in obj):
+        if getattr(obj, "__dict__", None):
+            raise Refused
+        return type(obj), tuple(obj)
+    raise Refused
+
+
+class Taking:
+    """``depth`` is how many frames there were at the call."""
+
+    def __init__(self, tape: Tape, depth: int) -> None:
+        self.tape = tape
+        self.depth = depth
+        self.refused = ""
+        self.added = 0  # nodes of the graph that are accounted for
+        self.outside = 0  # guards on other paths that were new
+        self._guarded: set[tuple[object, ...]] = set()
+        self._nodes: list[tuple[torch.fx.Node, int]] = []
+
+    def refuse(self, why: str) -> None:
+        self.refused = self.refused or why
+
+    def wrapped(self, obj: object, source: Source, value: Value, known: Value | None) -> None:
+        paths, slots = self.tape.paths, self.tape.slots
+        number = paths.number(source)
+        if number is None:
+            fixed = known is not None or isinstance(value, (ConstantValue, *_CODE))
+            self._insist(fixed and not leads_to([value], self.tape), f"{source.expression()} is met")
+            return
+        self._insist(number != 0, "the module itself is met")
+        slot, fact = slots.of(value), None
+        if slot is None:
+            if known is not None:
+                self._insist(not leads_to([value], self.tape), f"{source.expression()} was met before")
+            fact = Same(value) if known is not None else fact_of(obj, value)
+            slot = slots.add(value)
+        self.tape.events.append(Wrapped(number, slot, known is not None, fact))
+
+    def guarded(
+        self, source: Source | None, kind: str, payload: tuple[Any, ...], text: str, place: Location | None, new: bool
+    ) -> None:
+        self._insist(source is not None, "several paths are related")
+        assert source is not None
+        number = self.tape.paths.number(source)
+        if number is None:
+            self.outside += new
+            return
+        self._insist(holds(kind, payload, self.tape.paths.objects[number]), f"{source.expression()} is no such object")
+        key = number, kind, repr(payload)
+        if key not in self._guarded:
+            self._guarded.add(key)
+            self.tape.events.append(Guarded(number, kind, payload, text, place))
+
+    def operands(self, args: Sequence[Value], kwargs: Mapping[str, Value]) -> tuple[Any, Any]:
+        slots = self.tape.slots
+        return tuple(shape_of(value, slots) for value in args), tuple(
+            (name, shape_of(value, slots)) for name, value in kwargs.items()
+        )
+
+    def recorded(
+        self, target: Any, method: bool, operands: tuple[Any, Any], result: Value, place: Location | None
+    ) -> None:
+        facts: list[object] = []
+        first = len(self.tape.slots.values)
+        shape = shape_of(result, self.tape.slots, facts)
+        made = self.tape.slots.values[first:]
+        self._nodes += [(value.node, len(value.node.meta)) for value in made if isinstance(value, TensorValue)]
+        self.tape.events.append(Recorded(target, method, *operands, shape, tuple(facts), place))
+
+    def finish(self, result: Value) -> None:
+        if any(len(node.meta) != count for node, count in self._nodes):
+            self.refuse("something was said of a node afterwards")
+        try:
+            self.tape.result = shape_of(result, self.tape.slots)
+        except Refused:
+            self.refuse("of what it gives")
+        if not self.refused and _has_lazy(self.tape.events, self.tape.result):
+            self.refuse("something stays unseen")
+
+    def _insist(self, truth: bool, why: str) -> None:
+        if not truth:
+            self.refuse(why)
+            raise Refused
+
+
+def _has_lazy(events: Sequence[object], result: Shape) -> bool:
+    shapes: list[Any] = [result]
+    for event in events:
+        if isinstance(event, Recorded):
+            shapes += [*event.args, *(shape for _, shape in event.kwargs)]
+    return any(map(_is_lazy, shapes))
+
+
+def _is_lazy(shape: Shape) -> bool:
+    kind = shape[0]
+    if kind is dict:
+        return any(_is_lazy(item) for _, item in shape[1])
+    return kind == "lazy" or (kind in (list, tuple, torch.Size, slice) and any(map(_is_lazy, shape[1])))
