@@ -29,13 +29,14 @@ def ended(program, *args):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("larger", LARGER)
 def test_results_larger_than_their_place(larger, backend):
-    """Torch's fakes of many operators let them pass."""
+    """Torch's fakes of many operators let them pass; a release whose fakes refuse has no graph, and guards that."""
     compiled = compile_api.compile(LARGER[larger], backend=backend)
     for size in ((), (1, 2)):
         expected = ended(LARGER[larger], torch.ones(size), torch.ones(2, 2))
         assert isinstance(expected, tuple)
         assert ended(compiled, torch.ones(size), torch.ones(2, 2)) == expected
-    assert len(compile_api.report(compiled).captured) == 2
+    report = compile_api.report(compiled)
+    assert len(report.captured) == 2 or report.breaks or report.recompiled
 
 
 FILLS = {
