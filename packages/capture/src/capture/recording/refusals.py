@@ -228,7 +228,8 @@ def _of_no_pixels(x: torch.Tensor, *_: object, **__: object) -> bool:
 @_doubt(
     *(aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor, aten.bitwise_not),
     *(aten.bitwise_and_, aten.bitwise_or_, aten.bitwise_xor_, aten.bitwise_not_),
-    *(aten.bitwise_left_shift, aten.bitwise_right_shift, aten.gcd, aten.gcd_, aten.lcm, aten.lcm_),
+    *(aten.bitwise_left_shift, aten.bitwise_right_shift, aten.bitwise_left_shift_, aten.bitwise_right_shift_),
+    *(aten.gcd, aten.gcd_, aten.lcm, aten.lcm_),
 )
 def _of_fractions(*operands: object, **_: object) -> bool:
     """Bits and divisors are of whole numbers."""
