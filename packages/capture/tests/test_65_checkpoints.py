@@ -324,3 +324,12 @@ def test_what_an_unused_result_of_a_reentrant_one_hangs_on_gets_zeros(used, insi
         return [w.grad.tolist(), v.grad.tolist()]
 
     assert gradients(capture.optimize("eager")(function)) == gradients(function)
+
+
+def test_one_checkpoint_is_given_what_another_returned_and_reads_none_of_it():
+    def function(x, w):
+        t = checkpoint(torch.sin, x, use_reentrant=False)
+        return checkpoint(lambda t: w * 2, t, use_reentrant=False)
+
+    x, w = torch.ones(2), torch.ones(2, requires_grad=True)
+    assert capture.optimize("eager", strict=True)(function)(x, w).tolist() == function(x, w).tolist()
