@@ -202,8 +202,10 @@ row(aten.hypot.default, operands=2)(functools.partial(call, "hypot"))
 
 
 def _sum(*overloads: OpOverload, minus: bool = False) -> Callable[[Formula], Formula]:
-    """Registers a formula of two operands and a factor, which on CPUs is rounded as numbers beside tensors are.  What is
-    taken away is added with the factor's opposite, as in eager: that of a whole zero is no zero with a sign."""
+    """Registers a formula of two operands and a factor, which on CPUs is rounded as numbers beside tensors are.
+
+    What is taken away is added with the factor's opposite, as in eager: that of a whole zero is no zero with a sign.
+    """
 
     def register(formula: Formula) -> Formula:
         def lower(ctx: Context, x: Any, y: Any, alpha: Any = 1) -> Tensor | Declined:
