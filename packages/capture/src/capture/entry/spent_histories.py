@@ -9,7 +9,7 @@ from capture.evaluator.assumptions import Returned, Stopped
 from capture.reasons import Kind, Reason, UsedUp
 from capture.recording.freed_histories import view_with_spent_history, with_spent_history
 from capture.torch_versions import is_view
-from capture.values.autograd_leaves import History
+from capture.values.autograd_leaves import History, has_known_history
 from capture.values.base import Value
 from capture.values.constant import ConstantValue
 from capture.values.tensor import TensorValue
@@ -20,7 +20,7 @@ def spent_among(results: Sequence[Value], used_up: Set[object]) -> frozenset[Val
     """Those that a backward in the graph leaves without the history that another would need."""
     if not used_up:
         return frozenset()
-    tensors = [value for value in results if isinstance(value, TensorValue)]
+    tensors = [value for value in results if isinstance(value, TensorValue) and has_known_history(value.fake)]
     return frozenset(value for value in tensors if not used_up.isdisjoint(History([value.fake]).steps))
 
 

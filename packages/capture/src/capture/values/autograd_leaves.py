@@ -109,4 +109,5 @@ def are_needed(leaves: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) 
     made = set(map(id, leaves))
     if any(id(result) in made for result in results):
         return True
-    return any(result.grad_fn is not None and set() < set(History([result]).origins) <= made for result in results)
+    known = [result for result in results if has_known_history(result)]
+    return any(result.grad_fn is not None and set() < set(History([result]).origins) <= made for result in known)
