@@ -92,6 +92,7 @@ def trace_joint(
     recorder = Recorder(signature.fake_mode, decompositions)
     inputs = _placeholders(recorder, signature.inputs)
     with _tracing(recorder):
+        recorder.until_traced.callback(recorder.histories.close)
         for entry, given in zip(inputs, signature.inputs, strict=True):
             present(entry, given, training)
             if training and given.view and not entry.value.is_inference():
