@@ -283,6 +283,11 @@ TOLD = {
         "c = model.two.weight.clone(); torch.autograd.backward([w.sum(), c.mean()]); torch.mul(1.0, 0, out=w.grad)",
         "pass",
     ),
+    "is infinite": (
+        "[float('inf'), 0.3]",
+        "return nn.functional.gelu(w.detach())",
+        "pass",
+    ),
     "hangs on the order of a sum": (
         "[0.3, 0.7, -1.1]",
         "return (nn.functional.silu(w.detach()) * 4e9).sin()",
@@ -333,7 +338,7 @@ def test_a_difference_that_the_documentation_tells_of_is_counted_apart(words):
     """And the same program is a finding where something else is wrong, too."""
     w, program, after = TOLD[words]
     text = MODULE.format(w=w, program=program, after=after)
-    backend = "inductor" if words == "hangs on the order of a sum" else "aot_eager"
+    backend = "inductor" if words in ("hangs on the order of a sum", "is infinite") else "aot_eager"
     right, watched = compiler(backend), partial(watching, backend)
     assert words in compared(text, right, None, watched).documented
     wrong = refusing if words == "an error also where" else doubled
