@@ -24,7 +24,7 @@ from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log, Recompile
 from capture.options import Options
 from capture.reasons import Kind, Reason
 
-LOG = Log()
+LOG = state.PROCESS.log
 """What happened in this process, through all uses of ``optimize``."""
 
 
@@ -62,7 +62,7 @@ def optimize(
         options = Options(nopython=nopython, dynamic=dynamic, strict=strict, recompile_limit=recompile_limit)
     if not isinstance(options, Options):
         raise TypeError(f"options is {options!r}; give capture.Options(nopython=True), for one")
-    config = Config(backend, options, LOG if log is None else log, store)
+    config = Config(backend, options, state.PROCESS.log if log is None else log, store)
     state.PROCESS.configurations.add(config)
     return functools.partial(_region, config)
 
@@ -161,7 +161,7 @@ def reset() -> None:
     """Forgets every captured version, and every decision to leave a function alone."""
     for config in list(state.PROCESS.configurations):
         config.forget()
-    LOG.clear()
+    state.PROCESS.log.clear()
 
 
 # -- looking ------------------------------------------------------------------------------------------------------
@@ -250,4 +250,4 @@ def not_one_graph(function: object, count: int) -> CaptureError:
 
 def records() -> tuple[Record, ...]:
     """What happened so far, oldest first."""
-    return LOG.records()
+    return state.PROCESS.log.records()
