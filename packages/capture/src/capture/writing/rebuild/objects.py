@@ -145,7 +145,12 @@ def write_attributes(writer: Writer, value: UserObject) -> None:
 
 
 def _delete_attribute(writer: Writer, value: UserObject, name: str) -> None:
-    if isinstance(value.cls.__delattr__, types.FunctionType):
+    if _is_computed(value.cls, name):  # as above: a property's deleter was not asked for
+        writer.load(value)
+        writer.emit.load_attr("__dict__")
+        writer.emit.load_const(name)
+        writer.emit.delete_subscr()
+    elif isinstance(value.cls.__delattr__, types.FunctionType):
         writer.call_uninterrupted(object.__delattr__, value, ConstantValue(name))
         writer.emit.pop()
     else:
