@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from search.causes import Chosen, matching, without
 from search.judge import Difference, differ
 from search.observed import Sight
@@ -26,6 +28,7 @@ class Case:
 
     ``before``: what eager let see in the call before.  ``again`` runs another text.  ``kept``: what eager lets see
     where it keeps what it saved as it was, whatever is written since; ``complete``: where each leaf gets its gradient.
+    ``shaken`` is the call in eager with arguments whose last bits differ, in as many ways as there are seeds.
     ``written``: whether a tensor that left a compiled graph at the first version has the second one at the end.
     """
 
@@ -37,6 +40,7 @@ class Case:
     again: Again
     kept: Callable[[], Sequence[Sight] | None]
     complete: Callable[[], Sequence[Sight] | None]
+    shaken: Callable[[int], Sequence[Sight] | None]
     written: Callable[[int, int], bool]
 
     def errors(self) -> tuple[str, str]:
@@ -170,6 +174,36 @@ def _differ(expected: Sequence[Sight], actual: Sequence[Sight]) -> Difference | 
     return differ(plain[0], plain[1], lambda: None)
 
 
+def _hangs_on_rounding(case: Case) -> bool:
+    """Eager itself gives results as far apart, each element of them, for arguments that differ in their last bits."""
+    if case.difference.kind not in ("value", "sign of zero"):
+        return False
+    runs = [run for seed in range(_SHAKES) if (run := case.shaken(seed)) is not None]
+    apart = [
+        pair for pair in zip(case.expected, case.actual, strict=False) if differ([pair[0]], [pair[1]], lambda: None)
+    ]
+    return bool(runs) and all(_is_within(one, other, runs) for one, other in apart)
+
+
+def _is_within(expected: Sight, actual: Sight, runs: Sequence[Sequence[Sight]]) -> bool:
+    """Whether ours lies among eager's own, or beyond them by no more than a part of how far they are apart."""
+    found = [sight for run in runs for sight in run if sight.where == expected.where]
+    if expected.facts != actual.facts or any(sight.facts != expected.facts for sight in found):
+        return False
+    values = [
+        sight.data.double() for sight in (expected, *found) if sight.data is not None and not sight.data.is_complex()
+    ]
+    if len(values) <= len(runs) or actual.data is None:
+        return False
+    every = torch.stack(values)
+    least, most = every.amin(0), every.amax(0)
+    ours, room = actual.data.double(), (most - least) / 4
+    return bool(((ours >= least - room) & (ours <= most + room)).all())
+
+
+_SHAKES = 16
+
+
 DOCUMENTED: dict[str, Callable[[Case], bool]] = {
     "a weight that is changed between a compiled forward and its backward is an error also where eager had saved "
     "something else": _we_refuse,
@@ -182,6 +216,7 @@ DOCUMENTED: dict[str, Callable[[Case], bool]] = {
     "what was made in inference mode and is detached outside of it may be written to in eager; where it leaves a graph "
     "it may not": _made_in_inference_mode,
     "parameters of one compiled function get their gradients in another order than in eager": _after_an_error,
+    "what hangs on the last bit of its arguments hangs on the order of a sum": _hangs_on_rounding,
 }
 
 

@@ -38,8 +38,11 @@ class Difference:
         return f"{self.where}: {self.kind}: {self.actual} instead of {self.expected}"
 
 
-def differ(expected: Sequence[Sight], actual: Sequence[Sight], reference: Reference) -> Difference | None:
-    """``reference`` is asked for only where results are near each other and not the same."""
+def differ(
+    expected: Sequence[Sight], actual: Sequence[Sight], reference: Reference, coarsest: float = 0.0
+) -> Difference | None:
+    """``reference`` is asked for only where results are near each other and not the same; ``coarsest`` is the step of
+    the smallest type on the way to them."""
     shapes = {sight.where: sight.facts[2] for sight in expected if sight.data is not None}
     pairs = [pair for pair in zip(expected, actual, strict=False) if not _fits_ours_alone(*pair, shapes)]
     for one, other in pairs:  # what is not a matter of rounding says more
@@ -55,7 +58,7 @@ def differ(expected: Sequence[Sight], actual: Sequence[Sight], reference: Refere
             if difference is not None:
                 return difference
         if one.data is not None and other.data is not None and not same_bits(one.data, other.data):
-            difference = _judged(one, other, reference)
+            difference = _judged(one, other, reference, coarsest)
             if difference is not None:
                 return difference
     return None
@@ -135,7 +138,7 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool((both_nan | ((one == other) & (one.signbit() == other.signbit()))).all())
 
 
-def _judged(one: Sight, other: Sight, reference: Reference) -> Difference | None:
+def _judged(one: Sight, other: Sight, reference: Reference, coarsest: float) -> Difference | None:
     expected, actual = one.data, other.data
     assert expected is not None
     assert actual is not None
@@ -157,7 +160,7 @@ def _judged(one: Sight, other: Sight, reference: Reference) -> Difference | None
     if truth is None:
         return said if apart > slack else None
     near, far = (float((found - truth).abs().max()) for found in (ours, eagers))
-    if far > max(0.01, BLIND * eps) * size and near > far / BLIND:
+    if far > max(0.01, BLIND * max(eps, coarsest)) * size and near > far / BLIND:
         return said if apart > slack else None
     return said if near > 2 * far + slack else None
 

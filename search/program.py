@@ -55,17 +55,31 @@ def load(text: str) -> Program:
     return Program(*(namespace[name] for name in ("make", "program", "after", "change")))
 
 
-def in_float64(text: str) -> str:
-    """The same program with every smaller floating type made larger.
+def in_float64(text: str, *, copied: bool = False) -> str:
+    """The same program with every smaller floating type made larger; a cast that has nothing to do may be a copy.
 
     What changes between two calls is rounded as it is for the program, which is given the same numbers.
     """
     program, between, changes = text.partition("def change(")
-    return _SMALLER.sub(_larger, program) + between + _SMALLER.sub(_rounded, changes)
+    larger = _copied if copied else _larger
+    return _SMALLER.sub(larger, program) + between + _SMALLER.sub(_rounded, changes)
+
+
+def coarsest(text: str) -> float:
+    """The step, relative to a number, of the smallest type that the program computes in."""
+    halves = [kind for kind, name in _HALVES.items() if re.search(name, text)]
+    return max(torch.finfo(kind).eps for kind in (*halves, torch.float32))
+
+
+_HALVES = {torch.bfloat16: r"bfloat16|autocast", torch.float16: r"float16\b(?<!bfloat16)|\.half\("}
 
 
 def _larger(found: re.Match[str]) -> str:
     return ".double()" if found["cast"] else "torch.float64"
+
+
+def _copied(found: re.Match[str]) -> str:
+    return ".double().clone()" if found["cast"] else "torch.float64"
 
 
 def _rounded(found: re.Match[str]) -> str:
@@ -144,21 +158,44 @@ def _once(tensor: torch.Tensor) -> torch.Tensor:
 
 def reference(text: str, count: int) -> Sequence[Sight] | None:
     """What the ``count``-th call lets see in float64, from the same values; nothing where that does not run."""
+    return _in_float64(text, count, copied=False) or _in_float64(text, count, copied=True)
+
+
+def _in_float64(text: str, count: int, *, copied: bool) -> Sequence[Sight] | None:
     default = torch.get_default_dtype()
     exact = _made(load(text))
     torch.set_default_dtype(torch.float64)
     try:
-        program = load(in_float64(text))
+        program = load(in_float64(text, copied=copied))
         state = _made(program)
         for one, other in zip(tensors_in(s=exact), tensors_in(s=state), strict=True):
             if other.is_floating_point():
                 _once(other.data).copy_(_once(one.data))
         names = tuple(inspect.signature(program.program).parameters)
-        return list(itertools.islice(_calls(program, program.program, names, state), count))[-1].sights
+        call = list(itertools.islice(_calls(program, program.program, names, state), count))[-1]
+        return None if call.raised and not copied else call.sights
     except Exception:  # noqa: BLE001 - types that the program insists on
         return None
     finally:
         torch.set_default_dtype(default)
+
+
+def with_other_last_bits(text: str, count: int, seed: int) -> Sequence[Sight] | None:
+    """What the ``count``-th call lets see in eager where each number that it is given is a rounding or two away, or none."""
+    program = load(text)
+    state = _made(program)
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for tensor in tensors_in(s=state):
+            if tensor.is_floating_point():
+                once = _once(tensor.data)
+                steps = torch.randint(-2, 3, once.shape, generator=draw)
+                once.copy_(torch.where(steps == 0, once, once + steps * torch.finfo(once.dtype).eps * once))
+    names = tuple(inspect.signature(program.program).parameters)
+    try:
+        return list(itertools.islice(_calls(program, program.program, names, state), count))[-1].sights
+    except Exception:  # noqa: BLE001 - what is written to tensors of inference mode
+        return None
 
 
 def kept_as_saved(text: str, count: int) -> Sequence[Sight] | None:

@@ -13,7 +13,16 @@ import capture
 from search.documented import Case, documented
 from search.judge import Difference, differ
 from search.observed import Sight
-from search.program import Call, Compiler, calls, kept_as_saved, reference, with_all_gradients
+from search.program import (
+    Call,
+    Compiler,
+    calls,
+    coarsest,
+    kept_as_saved,
+    reference,
+    with_all_gradients,
+    with_other_last_bits,
+)
 from search.watched import Watch, watching
 
 BACKENDS = ("eager", "aot_eager", "inductor")
@@ -90,6 +99,7 @@ def compared(
         again=partial(_again, compile_it),
         kept=partial(kept_as_saved, text, found.verdict.call + 1),
         complete=partial(with_all_gradients, text, found.verdict.call + 1),
+        shaken=partial(with_other_last_bits, text, found.verdict.call + 1),
         written=partial(_written, text, found.verdict.call + 1, watched),
     )
     told = documented(case)
@@ -145,7 +155,7 @@ def _graphs(log: capture.Log | None) -> int:
 
 
 def _difference(text: str, index: int, expected: Call, actual: Call) -> Difference | None:
-    found = differ(expected.sights, actual.sights, partial(reference, text, index + 1))
+    found = differ(expected.sights, actual.sights, partial(reference, text, index + 1), coarsest(text))
     if found is not None:
         return found
     for one in actual.warned:

@@ -1,6 +1,8 @@
 """What the tests of evaluation share: run a function plainly and captured, and insist that nobody could tell."""
 
 import copy
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +11,12 @@ import capture
 from capture import _engine
 from capture.entry.api import eager
 from capture.entry.hook import Config
+
+sys.path.insert(0, str(Path(__file__).parent))  # layers that several files use are a module of their own
+
+# Capture computes nothing by itself.  Threads of torch that wait for one another, where more tests run than there are
+# cores, take a hundred times as long as the tensors of four elements that are computed here.
+torch.set_num_threads(1)
 
 
 def assert_same(expected, actual):

@@ -168,3 +168,22 @@ def test_a_write_without_gradients_keeps_the_history(view, mode):
             function(w, other)
         gradients.append((w.grad, other.grad))
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("backward_first", [True, False])
+def test_a_view_that_torch_lets_nobody_use_any_more_is_returned_as_it_is(backward_first):
+    """It was made without gradients, and its base was written to with them; only who asks for its history is refused."""
+
+    def step(w, other):
+        if backward_first:
+            other.square().mean().backward()
+        with torch.no_grad():
+            view = w[:1]
+        w.add_(1)
+        return view
+
+    w, other = torch.ones(2, requires_grad=True) * 2, torch.ones(2, requires_grad=True)
+    view = capture.optimize("eager", strict=True)(step)(w, other)
+    assert view._base is w._base or view._base is w
+    with pytest.raises(RuntimeError, match="created in no_grad mode"):
+        _ = view.grad_fn

@@ -303,3 +303,33 @@ def test_a_backend_has_hooks_of_its_own_called_and_none_from_before(monkeypatch)
     with torch.autograd.graph.saved_tensors_hooks(outer, as_it_is):
         capture.optimize(backend)(lambda x: x + 2)(x)
     assert kept == ["own", "own"]
+
+
+@pytest.mark.parametrize("used", [0, 1])
+@pytest.mark.parametrize("inside", [True, False])
+def test_what_an_unused_result_of_a_reentrant_one_hangs_on_gets_zeros(used, inside):
+    """To torch it is one function of all its arguments, and zeros arrive for what nobody used."""
+
+    def function(w, v):
+        result = checkpoint(lambda a, b: (a.sin(), b.cos()), w, v, use_reentrant=True)[used]
+        if inside:
+            result.sum().backward()
+        return result
+
+    def gradients(call):
+        w, v = (torch.ones(2, requires_grad=True) for _ in range(2))
+        result = call(w, v)
+        if not inside:
+            result.sum().backward()
+        return [w.grad.tolist(), v.grad.tolist()]
+
+    assert gradients(capture.optimize("eager")(function)) == gradients(function)
+
+
+def test_one_checkpoint_is_given_what_another_returned_and_reads_none_of_it():
+    def function(x, w):
+        t = checkpoint(torch.sin, x, use_reentrant=False)
+        return checkpoint(lambda t: w * 2, t, use_reentrant=False)
+
+    x, w = torch.ones(2), torch.ones(2, requires_grad=True)
+    assert capture.optimize("eager", strict=True)(function)(x, w).tolist() == function(x, w).tolist()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import capture
-from capture.evaluator.builtin_rules.torch_functions import _reading
+from capture.evaluator.builtin_rules.torch_state import _reading
 
 
 class GPUs:

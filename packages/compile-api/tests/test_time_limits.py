@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import aotgrad.tracing.joint
+import aotgrad.tracing.recorded_backward
 import capture.entry.hook
 import capture.entry.translate
 import capture.recording.operations
@@ -95,7 +96,7 @@ PLACES = [
     (capture.recording.operations, "_run"),
     (capture.entry.translate, "_evaluate"),
     (aotgrad.tracing.joint, "_run"),
-    (aotgrad.tracing.joint, "_gradients"),
+    (aotgrad.tracing.recorded_backward, "_gradients"),
 ]
 
 

@@ -18,23 +18,26 @@ import pytest
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "capture"
 
 
-def built_engine() -> Path:
-    """The extension beside the sources, or that of an installed package, which is found without being imported."""
-    name = f"_engine{sysconfig.get_config_var('EXT_SUFFIX')}"
+def package() -> Path:
+    """Where the sources are, or an installed package, which is found without being imported."""
     if not SOURCES.is_dir() and (installed := importlib.util.find_spec("capture")) is not None:
-        return Path(installed.submodule_search_locations[0]) / name
-    return SOURCES / name
+        return Path(installed.submodule_search_locations[0])
+    return SOURCES
 
 
-def load_engine() -> ModuleType:
-    path = os.environ.get("CAPTURE_ENGINE", built_engine())
-    spec = importlib.util.spec_from_file_location("capture._engine", path)
-    engine = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(engine)
-    return engine
+def built_engine() -> Path:
+    return package() / f"_engine{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
-engine = sys.modules["engine_under_test"] = load_engine()
+def load(name: str, path: str | Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+engine = sys.modules["engine_under_test"] = load("capture._engine", os.environ.get("CAPTURE_ENGINE", built_engine()))
+sys.modules["arithmetic_of_guards"] = load("arithmetic_of_guards", package() / "guards" / "arithmetic.py")
 
 HOLDS_ALWAYS = (("root",), (), ())
 

@@ -1,8 +1,7 @@
 """What has to hold between several values: which are one object, and arithmetic on them."""
 
-import operator
-
 import pytest
+from arithmetic_of_guards import OF_TWO
 from engine_under_test import Guards
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,34 +91,18 @@ def test_values_below_a_chain_are_kept_too():
     assert all(guards.check(None, (model,)) for _ in range(4))
 
 
-FUNCTIONS = {
-    "add": operator.add,
-    "multiply": operator.mul,
-    "divide": operator.floordiv,
-    "remainder": operator.mod,
-    "least": min,
-    "greatest": max,
-    "equal": operator.eq,
-    "unequal": operator.ne,
-    "less": operator.lt,
-    "less or equal": operator.le,
-    "and": lambda a, b: bool(a and b),
-    "or": lambda a, b: bool(a or b),
-}
-
-
 def condition(name, wanted):
     """Whether what ``name`` makes of two numbers is ``wanted``; 77 is said where the engine cannot tell."""
     program = (("number", 0, 0), ("number", 1, 0), (name, 0, 0), ("constant", 0, wanted), ("equal", 0, 0))
     return relating(2, ("condition", 77, (0, 1), program, None))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", OF_TWO)
 @given(st.integers(-40, 40), st.integers(-40, 40))
 def test_arithmetic_is_that_of_python(name, left, right):
     if right == 0 and name in ("divide", "remainder"):
         return
-    wanted = int(FUNCTIONS[name](left, right))
+    wanted = int(OF_TWO[name](left, right))
     assert condition(name, wanted).check(None, ([left, right],))
     assert not condition(name, wanted + 1).check(None, ([left, right],))
 

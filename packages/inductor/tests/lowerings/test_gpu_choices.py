@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from compiled import gpu_program_of
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from inductor.codegen.called import laid_out
 from inductor.codegen.triton import print_kernel
-from inductor.codegen.wrapper import Kernels, laid_out, print_wrapper
+from inductor.codegen.wrapper import Kernels, print_wrapper
 from inductor.ir.program import Call, Launch
 from inductor.lower import lower
 from inductor.schedule import schedule

@@ -47,6 +47,9 @@ OF_TWO = {
     "sum of products": lambda x, y: torch.addcmul(x, x, y),
     "sum with a factor": lambda x, y: torch.add(x, y, alpha=2),
     "difference with a factor": lambda x, y: torch.rsub(x, y, alpha=2),
+    "difference with no part": lambda x, y: torch.sub(x, y, alpha=0),
+    "running sum of one": lambda x, y: (x - y)[None].cumsum(0),
+    "running product of one": lambda x, y: (x - y)[None].cumprod(0),
     "isclose": torch.isclose,
 }  # fmt: skip
 

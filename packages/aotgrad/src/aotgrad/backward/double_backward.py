@@ -27,7 +27,8 @@ from aotgrad.recording.histories import APART, HISTORY, comes_from
 from aotgrad.recording.recomputed import REPEATS, with_repeated
 from aotgrad.roles import AliasBase, Gradient, Primal, Result, Saved, Tangent, UpdatedInput
 from aotgrad.torch_versions import aten, decomposition_table
-from aotgrad.tracing.joint import JointGraph, place_of
+from aotgrad.tracing.joint import JointGraph
+from aotgrad.tracing.refused import place_of
 
 # Autograd has no formula for these; it has for the smaller operators that they stand for.
 _WITHOUT_FORMULA = (

@@ -30,6 +30,7 @@ from capture.evaluator.builtin_rules import (
     functions_of_dynamic_sizes,
     functions_of_numbers,
     generators,
+    indexing,
     instances,
     introspection,
     iteration,
@@ -52,6 +53,7 @@ from capture.evaluator.builtin_rules import (
     storage,
     texts,
     torch_functions,
+    torch_state,
     transforms,
     triton_kernels,
 )
@@ -121,7 +123,7 @@ KINDS: dict[str, Parts] = {
     "lists, tuples, dicts and sets": Parts(
         (sequence, mapping),
         wraps=(wrap_containers,),
-        rules=(containers, sets, membership, copying),
+        rules=(containers, indexing, sets, membership, copying),
         builds=(built_containers, effects),
     ),
     "subclasses of the builtin containers": Parts(
@@ -140,7 +142,7 @@ KINDS: dict[str, Parts] = {
         builds=(callables, plain, effects),
     ),
     "classes that captured code defines": Parts((made_class,), wraps=(), rules=(classes,), builds=(callables,)),
-    "torch's contexts": Parts((context,), wraps=(), rules=(torch_functions, cuda_devices), builds=(contexts,)),
+    "torch's contexts": Parts((context,), wraps=(), rules=(torch_state, cuda_devices), builds=(contexts,)),
     "context variables": Parts((context_var,), rules=(context_vars,), builds=(built_objects, effects)),
     "locks": Parts((lock,), rules=(locks,), builds=(built_locks,)),
     "clocks": Parts((clock,), wraps=(), rules=(clocks,), builds=(plain,)),

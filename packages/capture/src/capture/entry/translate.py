@@ -26,7 +26,9 @@ from capture.bytecode.emitter import Emitter
 from capture.bytecode.instructions import Instruction
 from capture.bytecode.resume import Continuations, NotResumable
 from capture.entry import kinds_of_values  # noqa: F401 - its parts write themselves into the tables
+from capture.entry.graph_records import graph_record
 from capture.entry.single_runs import numbers_that_vary, reason_of, remember_numbers, spares
+from capture.entry.spent_histories import give_as_spent, insist_on_backward_once, spent_among
 from capture.entry.translation import Translation
 from capture.errors import BackendError, Location, SkipFrame, Unsupported, words_of
 from capture.evaluator.assumptions import Learnt, Restart, Returned, SizesFixed, Stopped
@@ -35,11 +37,10 @@ from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_
 from capture.evaluator.machine import Machine
 from capture.guards.guard import Guard
 from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
-from capture.log import BreakRecord, GraphRecord, Log, SingleRunRecord
+from capture.log import BreakRecord, Log, SingleRunRecord
 from capture.options import Options
-from capture.reasons import RAISES, Kind, Reason, UsedUp
+from capture.reasons import RAISES, Kind, Reason
 from capture.recording import forward_mode, saved_tensors, shared_memory
-from capture.recording.freed_histories import view_with_spent_history, with_spent_history
 from capture.recording.graph import GONE, quiet
 from capture.recording.library_modes import modes_kept, with_modes_put_back
 from capture.recording.library_state import library_state
@@ -47,10 +48,8 @@ from capture.recording.rollback import CannotTakeBack, undoing
 from capture.recording.tensor_queries import rely_on_who_may_write
 from capture.signals import HeldSignals
 from capture.stored.code import Parts
-from capture.torch_versions import is_view
-from capture.values.autograd_leaves import History, are_needed
+from capture.values.autograd_leaves import are_needed
 from capture.values.base import Value, reachable, settled
-from capture.values.constant import ConstantValue
 from capture.values.held_locks import Locks
 from capture.values.parameters import all_positional, keywords_of
 from capture.values.symint import SymbolicNumber
@@ -246,9 +245,9 @@ class _Translator:
         if any(GONE in value.node.meta for value in results if isinstance(value, (TensorValue, SymbolicNumber))):
             raise SkipFrame(Reason(Kind.FUNCTION_TRANSFORM, "a tensor of a transformed function is used outside of it"))
         self._insist_on_known_histories(results)
-        spent = self._spent(results)
+        spent = spent_among(results, machine.graph.used_up)
         if not self.settings.nopython:
-            _insist_on_backward_once(outcome, spent)
+            insist_on_backward_once(outcome, spent)
             tensors = [value for value in results if isinstance(value, TensorValue) and value not in spent]
             if are_needed(machine.leaves, [value.fake for value in tensors]):
                 machine.keep_leaves_outside()
@@ -346,14 +345,6 @@ class _Translator:
         self.backends = compiled
         return with_modes_put_back(compiled, module)
 
-    def _spent(self, results: Sequence[Value]) -> frozenset[Value]:
-        """Those that a backward in the graph leaves without the history that another would need."""
-        used_up = self.machine.graph.used_up
-        if not used_up:
-            return frozenset()
-        tensors = [value for value in results if isinstance(value, TensorValue)]
-        return frozenset(value for value in tensors if not used_up.isdisjoint(History([value.fake]).steps))
-
     def _keep_results(self, results: Sequence[Value], spent: Collection[Value], unread: int) -> None:
         if not results:
             self.emit.pop()
@@ -366,19 +357,10 @@ class _Translator:
         for value in results:
             if value in spent:
                 assert isinstance(value, TensorValue)
-                assert value.fake.grad_fn is not None
-                name = ConstantValue(value.fake.grad_fn.name())
-                give = view_with_spent_history if is_view(value.fake) else with_spent_history
-                self.writer.call_const(give, name, value, *self._inputs_behind(value))
-                self.writer.keep(value, "spent")
+                give_as_spent(self.writer, value, self.machine.tensors.values())
         for value in results:
             if isinstance(value, TensorValue) and value.written:
                 self.writer.replay(value)
-
-    def _inputs_behind(self, value: TensorValue) -> list[TensorValue]:
-        history = History([value.fake])
-        inputs = [each for each in self.machine.tensors.values() if each.source is not None]
-        return [each for each in inputs if id(each.fake) in history.origins or _first_step(each) in history.steps]
 
     def _insist_on_what_is_taken(self, outcome: Returned | Stopped) -> None:
         """What is taken out of a pool is this thread's alone, from there on and not from the end of a graph on."""
@@ -530,39 +512,12 @@ class _Translator:
             self.settings.log.add(record)
 
     def _record_graph(self, guards: Sequence[Guard]) -> None:
-        module = self.graph
-        if module is None:
+        if self.graph is None:
             return
-        nodes = [node for part in module.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes]
-        operators = tuple(_operator_name(node) for node in nodes if node.op in ("call_function", "call_method"))
-        names = tuple(node.name for node in module.graph.nodes if node.op == "placeholder")
-        self.settings.log.add(
-            GraphRecord(
-                self.location,
-                operators,
-                names,
-                tuple(guard.sentence() for guard in guards),
-                self._captured - self.started,
-                self._compiled - self._captured,
-                module.code,
-                tuple(value.describe() for value in self.machine.effects.changed()),
-            )
-        )
+        times = self._captured - self.started, self._compiled - self._captured
+        self.settings.log.add(graph_record(self.location, self.graph, guards, times, self.machine.effects.changed()))
         if self._runs_once:
             self.settings.log.add(SingleRunRecord(self.location, reason_of(self.changes)))
-
-
-def _insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value]) -> None:
-    """What a second backward adds to gradients before it fails hangs on histories as eager has them."""
-    if spent and isinstance(outcome, Stopped) and isinstance(outcome.reason, UsedUp):
-        raise SkipFrame(
-            Reason(Kind.AUTOGRAD, "a history that a backward in the function used up is gone through again")
-        )
-
-
-def _first_step(value: TensorValue) -> object:
-    """The last step of the history with which an input came."""
-    return value.node.meta["history"][1]
 
 
 def _without_history(value: Any) -> fx.Node:
@@ -573,10 +528,6 @@ def _without_history(value: Any) -> fx.Node:
 def _node_of(value: Any) -> fx.Node:
     node: fx.Node = value.node
     return node
-
-
-def _operator_name(node: fx.Node) -> str:
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
 
 
 def _first_with_a_line(instructions: Sequence[Instruction]) -> Instruction:

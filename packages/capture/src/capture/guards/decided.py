@@ -5,32 +5,18 @@ Must not know how programs are made (``conditions``), and needs no sympy.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 
 import torch
 
+from capture.guards.arithmetic import OF_TWO
 from capture.guards.sources import Inputs, Source
 
 _READS: Mapping[str, Callable[[torch.Tensor, int], int]] = {
     "size": lambda tensor, dim: int(tensor.size(dim)),
     "stride": lambda tensor, dim: int(tensor.stride(dim)),
     "offset": lambda tensor, _: int(tensor.storage_offset()),
-}
-_COMBINED: Mapping[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "multiply": operator.mul,
-    "divide": operator.floordiv,
-    "remainder": operator.mod,
-    "least": min,
-    "greatest": max,
-    "equal": operator.eq,
-    "unequal": operator.ne,
-    "less": operator.lt,
-    "less or equal": operator.le,
-    "and": lambda left, right: bool(left) and bool(right),
-    "or": lambda left, right: bool(left) or bool(right),
 }
 
 
@@ -51,6 +37,6 @@ def decided(
             stack.append(not stack.pop())
         else:
             right, left = stack.pop(), stack.pop()
-            stack.append(_COMBINED[name](left, right))
+            stack.append(OF_TWO[name](left, right))
     (answer,) = stack
     return bool(answer)

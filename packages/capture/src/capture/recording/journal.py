@@ -145,7 +145,7 @@ class Journal:
             self.order.append(int(cdata_of(memory)))
         raises = traits.always or (traits.of_integers and _has_integers((args, kwargs)))
         raiser = raises or (traits.of_some_types and _has_unusual_types((args, kwargs)))
-        self._note_what_may_happen(raiser, raises, not (traits.simple and _has_plain_numbers(args, kwargs)))
+        self._note_what_may_happen(raiser, raises, raiser or not (traits.simple and _has_plain_numbers(args, kwargs)))
         if traits.list_is_written:
             self._in_lists += [(tensor, version_of(tensor)) for tensor in written if not tensor.is_inference()]
 

@@ -41,7 +41,9 @@ def doubtful(
         return True
     if any(_is_of_another_type(kwargs.get(name), args) for name in results):
         return True
-    return bool(written) and _overlaps(func, (args, kwargs), written)
+    if not written:
+        return False
+    return _does_not_fit(func, (args, kwargs), written) or _overlaps(func, (args, kwargs), written)
 
 
 @cache
@@ -123,6 +125,13 @@ def _beyond_memory(x: torch.Tensor, *given: object, **named: object) -> bool:
     return bool(offset < 0 or (last + 1) * x.element_size() > x.untyped_storage().nbytes())
 
 
+@_doubt(aten.cat, aten.stack)
+def _into_an_operand(
+    tensors: Sequence[torch.Tensor], *_: object, out: torch.Tensor | None = None, **__: object
+) -> bool:
+    return any(tensor is out for tensor in tensors)
+
+
 # -- values ------------------------------------------------------------------------------------------------------
 
 
@@ -150,15 +159,29 @@ def _is_of_another_type(result: object, args: Sequence[object]) -> bool:
     return isinstance(result, torch.Tensor) and first is not None and result.dtype is not first.dtype
 
 
+def _does_not_fit(func: OpOverload, operands: object, written: Sequence[torch.Tensor]) -> bool:
+    """What operands of these types come to is of a kind that what is written cannot hold, as fractions among whole
+    numbers are: kernels refuse that, fakes of several operators do not."""
+    if torch.Tag.pointwise not in func.tags and not schema_of(func).name.startswith("aten::_foreach_"):
+        return False
+    least = min(_category(target) for target in written)
+    return any(_category(leaf) > least for leaf in pytree.tree_leaves(operands))
+
+
+def _category(operand: object) -> int:
+    """Truths, whole numbers, fractions, complex ones: torch's result has the last category among its operands'."""
+    if isinstance(operand, torch.Tensor):
+        dtype = operand.dtype
+        return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
+    return _CATEGORIES.get(type(operand), 0)
+
+
+_CATEGORIES: dict[type, int] = {int: 1, torch.SymInt: 1, float: 2, torch.SymFloat: 2, complex: 3}
+
+
 @_doubt(aten.relu, aten.relu_, aten.abs, aten.abs_)
 def _of_truths(x: torch.Tensor, *_: object, **__: object) -> bool:
     return x.dtype is torch.bool
-
-
-@_doubt(aten.add_, aten.sub_, aten.mul_, aten.div_)
-def _by_a_fraction(x: torch.Tensor, number: object, *_: object, **__: object) -> bool:
-    """The overloads for numbers, which dropout calls, are not asked whether their result fits whole numbers."""
-    return isinstance(number, (float, complex, torch.SymFloat)) and (_is_whole(x.dtype) or x.dtype is torch.bool)
 
 
 @_doubt(aten.lt, aten.le, aten.gt, aten.ge, aten.lt_, aten.le_, aten.gt_, aten.ge_)
@@ -168,7 +191,8 @@ def _in_no_order(*operands: object, **_: object) -> bool:
 
 @_doubt(aten.fill, aten.fill_)
 def _by_several_values(x: torch.Tensor, value: object, **_: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() > 0
+    """Or by what has an imaginary part, where nothing holds that."""
+    return (isinstance(value, torch.Tensor) and value.dim() > 0) or (isinstance(value, complex) and not x.is_complex())
 
 
 @_doubt(aten.sub, aten.sub_, aten.rsub, aten._foreach_sub, aten._foreach_sub_)
@@ -204,7 +228,8 @@ def _of_no_pixels(x: torch.Tensor, *_: object, **__: object) -> bool:
 @_doubt(
     *(aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor, aten.bitwise_not),
     *(aten.bitwise_and_, aten.bitwise_or_, aten.bitwise_xor_, aten.bitwise_not_),
-    *(aten.bitwise_left_shift, aten.bitwise_right_shift, aten.gcd, aten.gcd_, aten.lcm, aten.lcm_),
+    *(aten.bitwise_left_shift, aten.bitwise_right_shift, aten.bitwise_left_shift_, aten.bitwise_right_shift_),
+    *(aten.gcd, aten.gcd_, aten.lcm, aten.lcm_),
 )
 def _of_fractions(*operands: object, **_: object) -> bool:
     """Bits and divisors are of whole numbers."""

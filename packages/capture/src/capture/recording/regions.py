@@ -34,12 +34,14 @@ class Regions:
     def fold(self, graph: fx.Graph, outputs: Sequence[fx.Node], root: torch.nn.Module) -> list[fx.Node]:
         """Put calls in their place, of modules that ``root`` then holds; returns ``outputs`` as they are called now."""
         replaced: dict[fx.Node, fx.Node] = {}
+        pending = dict(enumerate(self._calls))
         while deepest := max((len(node.meta.get(_PATH, ())) for node in graph.nodes), default=0):
             path = next(node.meta[_PATH] for node in graph.nodes if len(node.meta.get(_PATH, ())) == deepest)
             nodes = [node for node in graph.nodes if node.meta.get(_PATH) == path]
             name = f"region_{path[-1]}"
-            wanted = {_follow(replaced, node) for node in outputs}
-            given, options = self._calls[path[-1]]
+            given, options = pending.pop(path[-1])
+            passed_on = (node for others, _ in pending.values() for node in others)  # though nobody reads it there
+            wanted = {_follow(replaced, node) for node in (*outputs, *passed_on)}
             passed = dict.fromkeys(_follow(replaced, node) for node in given)
             replaced.update(_fold(graph, nodes, wanted, name, root, (list(passed), options)))
         return [_follow(replaced, node) for node in outputs]

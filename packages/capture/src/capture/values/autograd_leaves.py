@@ -63,6 +63,10 @@ class History:
             if step not in ends:
                 waiting.extend(before for before, _ in reversed(step.next_functions))
 
+    def beginnings(self) -> set[object]:
+        """The steps that nothing comes before."""
+        return {step for step in self.steps if not any(before for before, _ in step.next_functions)}
+
     def used_up(self, readers: Collection[type]) -> Iterator[object]:
         """The steps of which a backward has freed what another would need.  Of functions with a backward of their own
         that matters to ``readers`` only.
@@ -105,4 +109,5 @@ def are_needed(leaves: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) 
     made = set(map(id, leaves))
     if any(id(result) in made for result in results):
         return True
-    return any(result.grad_fn is not None and set() < set(History([result]).origins) <= made for result in results)
+    known = [result for result in results if has_known_history(result)]
+    return any(result.grad_fn is not None and set() < set(History([result]).origins) <= made for result in known)

@@ -111,12 +111,8 @@ class ClassValue(Value):
         return all(held_by(cls, name, nothing) is nothing for cls in (self.cls, type(self.cls)))
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
-        setter = getattr(type(self.cls), "__setattr__" if value is not None else "__delattr__")
-        if isinstance(setter, FunctionType):
-            args = [self, ConstantValue(name)] if value is None else [self, ConstantValue(name), value]
-            ctx.call(ctx.literal(setter), args)
-            return
-        self.plain_set(ctx, name, value)
+        if not is_set_by_code(ctx, self, type(self.cls), name, value):
+            self.plain_set(ctx, name, value)
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
         """``type.__setattr__`` and ``type.__delattr__``, for members that mean nothing but themselves."""
@@ -151,6 +147,17 @@ class ClassValue(Value):
 
     def describe(self) -> str:
         return f"the class `{module_name(self.cls)}.{self.cls.__qualname__}`"
+
+
+def is_set_by_code(ctx: Tracer, receiver: Value, cls: type, name: str, value: Value | None) -> bool:
+    """Whether a ``__setattr__`` or ``__delattr__`` in Python did what it does for objects of ``cls``; in C there is
+    that of ``object`` or ``type``, which is the value's own ``plain_set``."""
+    setter = getattr(cls, "__setattr__" if value is not None else "__delattr__")
+    if not isinstance(setter, FunctionType):
+        return False
+    args = [receiver, ConstantValue(name)] if value is None else [receiver, ConstantValue(name), value]
+    ctx.call(ctx.literal(setter), args)
+    return True
 
 
 def written_member(ctx: Tracer, order: Iterable[type], name: str) -> Value | None:

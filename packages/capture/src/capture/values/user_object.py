@@ -16,7 +16,7 @@ from capture.bytecode.versions import NO_DICT, PY313
 from capture.guards.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
 from capture.reasons import Kind
 from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, realize, rely_on_no_member, type_name
-from capture.values.classes import bind, is_made_by_code, written_member
+from capture.values.classes import bind, is_made_by_code, is_set_by_code, written_member
 from capture.values.constant import ConstantValue
 from capture.values.instance_dict import InstanceDict
 
@@ -212,13 +212,8 @@ class UserObject(Value):
     # -- writing -------------------------------------------------------------------------------------------------
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
-        special = "__setattr__" if value is not None else "__delattr__"
-        setter = getattr(self.cls, special)
-        if isinstance(setter, FunctionType):
-            args = [self, ConstantValue(name)] if value is None else [self, ConstantValue(name), value]
-            ctx.call(ctx.literal(setter), args)
-            return
-        self.plain_set(ctx, name, value)
+        if not is_set_by_code(ctx, self, self.cls, name, value):
+            self.plain_set(ctx, name, value)
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
         """``object.__setattr__`` and ``object.__delattr__``."""

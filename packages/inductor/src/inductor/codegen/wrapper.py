@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
-from inductor.calling import check_list
+from inductor.codegen.called import DIRECT, IMPORTS, NAMESPACE, raise_outside
 from inductor.codegen.cpp import PrintedKernel
-from inductor.codegen.doubles import bits_of, double_of, double_text
+from inductor.codegen.doubles import double_text
 from inductor.codegen.expressions import IndexStyle, Precedence, index_text, infix
 from inductor.codegen.plans import Plan, plan_of
 from inductor.codegen.printer import Lines, Names
-from inductor.errors import BadInput, UnsupportedGraph
+from inductor.codegen.spelling import as_python, object_name, target_name
+from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Apply, Const, IndexValue
 from inductor.ir.index import Index
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Run, View
@@ -27,7 +28,6 @@ from inductor.torch_versions import (
     OpOverload,
     cuda_getCurrentRawStream,
     cuda_getDevice,
-    pytree,
     schema_of,
     set_grad_enabled,
 )
@@ -97,7 +97,7 @@ class _WrapperPrinter:
         self.check_inputs = check_inputs
         self.lines = Lines()
         self.namespace: dict[str, Any] = dict(NAMESPACE)
-        self.imports = list(_IMPORTS)
+        self.imports = list(IMPORTS)
         self.names = Names(
             set(self.namespace)
             | set(keyword.kwlist)
@@ -127,7 +127,7 @@ class _WrapperPrinter:
             self.known[buffer.name] = buffer
         if any(printed.kernel.cpu.checked for printed in self.kernels.printed.values()):
             self.namespace.update(raise_outside=raise_outside)
-            self.imports.append("from inductor.codegen.wrapper import raise_outside")
+            self.imports.append("from inductor.codegen.called import raise_outside")
         with self.lines.block("def call(inputs):"):
             if self.only_gpu is not None:
                 self._enter(self.only_gpu)
@@ -193,7 +193,7 @@ class _WrapperPrinter:
                 return name
         name = self.names.fresh(prefix) if prefix in self.names else self.names.reserve(prefix)
         self.namespace[name] = value
-        if (text := text or _as_python(value)) is not None:
+        if (text := text or as_python(value)) is not None:
             self.imports.append(f"{name} = {text}")
         return name
 
@@ -402,8 +402,8 @@ class _WrapperPrinter:
     def _target(self, target: OpOverload) -> str:
         """What is called: where an operator says what it comes to, as those behind Python functions may, that."""
         if (direct := getattr(target, "direct", None)) is not None:
-            return self._bound(_target_name(target), direct, f"{_as_python(target)}.direct")
-        return self._bound(_target_name(target), DIRECT.get(target, target))
+            return self._bound(target_name(target), direct, f"{as_python(target)}.direct")
+        return self._bound(target_name(target), DIRECT.get(target, target))
 
     def _receive(self, output: Buffer) -> None:
         """What a library returns may be laid out otherwise than the tracer said, or wider: the gradient of a bias under
@@ -412,7 +412,7 @@ class _WrapperPrinter:
         if output.name in self.read_by_kernels:
             # Only where kernels read it: libraries and users take a tensor as it lies.
             name, strides = self._local(output.name), self._tuple(output.strides)
-            dtype = self._bound(_object_name(output.dtype), output.dtype)
+            dtype = self._bound(object_name(output.dtype), output.dtype)
             self.lines.line(f"if {name}.stride() != {strides} or {name}.dtype is not {dtype}:")
             self.lines.line(f"    {name} = laid_out({name}, {self._tuple(output.sizes)}, {strides}, {dtype})")
 
@@ -434,7 +434,7 @@ class _WrapperPrinter:
             return repr(value)
         if isinstance(value, float):
             return repr(value) if value == value and abs(value) != float("inf") else f"float({str(value)!r})"
-        return self._bound(_object_name(value), value)
+        return self._bound(object_name(value), value)
 
     def _square_root(self) -> str:
         return self._bound("sqrt", math.sqrt, "__import__('math').sqrt")
@@ -455,16 +455,6 @@ _STEPS: Mapping[type, Callable[[Any, Any], None]] = {
 }
 
 
-DIRECT: Mapping[object, Callable[..., Any]] = {
-    torch.ops.aten.mm.default: torch.mm,
-    torch.ops.aten.bmm.default: torch.bmm,
-    torch.ops.aten.addmm.default: torch.addmm,
-    torch.ops.aten.baddbmm.default: torch.baddbmm,
-    torch.ops.aten.convolution.default: torch.convolution,
-}
-"""Functions that take what an operator takes, and find their way to it in a third of the time."""
-
-
 def _seen(program: Program) -> set[str]:
     """The buffers that are results, and those that results are views of."""
     seen = {output.name for output in program.outputs if isinstance(output, Ref)}
@@ -480,121 +470,8 @@ def _returns_lists(target: OpOverload) -> bool:
     return len(kinds) > 1 and "ListType" in kinds
 
 
-def flattened(results: object) -> list[Any]:
-    """The tensors one by one, as the program names them."""
-    leaves: list[Any] = pytree.tree_leaves(results)
-    return leaves
-
-
-def _target_name(target: object) -> str:
-    """``aten_mm`` for ``aten.mm.default``; other overloads say so."""
-    name = str(target).replace("::", "_").replace(".", "_").removesuffix("_default")
-    return name if name.isidentifier() else "operator"
-
-
-def _as_python(value: object) -> str | None:
-    """The object as Python would write it."""
-    for function in DIRECT.values():
-        if value is function:
-            return f"torch.{function.__name__}"
-    if isinstance(value, OpOverload):
-        return f"torch.ops.{str(value).replace('::', '.')}"
-    if isinstance(value, torch.device):
-        return f"torch.{value!r}"
-    if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
-        return str(value)
-    return None
-
-
-def _object_name(value: object) -> str:
-    name = str(value).removeprefix("torch.").replace(":", "").replace(".", "_")
-    return name if name.isidentifier() else "constant"
-
-
 def _may_be_negated(given: Buffer) -> bool:
     """Whether a tensor like this may be one that torch negates whenever it is read: the imaginary part of a conjugate,
     which has every second number of a memory, so neighbours are never side by side."""
     strides = (stride.as_int() for size, stride in zip(given.sizes, given.strides, strict=True) if size != 1)
     return given.dtype.is_floating_point and 1 not in strides
-
-
-# -- what the printed function calls ----------------------------------------------------------------------------------
-
-
-def plain(given: torch.Tensor) -> torch.Tensor:
-    """A tensor that torch negates on reading, or that has no memory, as one that holds its numbers, laid out alike."""
-    return torch.empty_strided(given.size(), given.stride(), dtype=given.dtype, device=given.device).copy_(given)
-
-
-def refuse_marked(given: torch.Tensor) -> NoReturn:
-    """Kernels write numbers as they are."""
-    if given.is_neg():
-        kind, instead = "is the imaginary part of a conjugate", "torch.resolve_neg of it"
-    else:
-        kind, instead = "is all zeros and has no memory", "torch.zeros"
-    raise BadInput(f"an input of size {tuple(given.size())} {kind}, and the graph writes to it; give {instead}")
-
-
-def check_input(
-    name: str, given: Any, sizes: Iterable[int], strides: Iterable[int], dtype: torch.dtype, device: str
-) -> None:
-    """Raises where an input is not what the code was made for.  Strides of dimensions that hold at most one element may
-    be anything; so may the device, where none is named."""
-    sizes, strides = tuple(sizes), tuple(strides)
-    if given.layout is not torch.strided:
-        raise BadInput(f"input {name} is of layout {given.layout}; this graph was compiled for a strided tensor")
-    if tuple(given.shape) != sizes or given.dtype is not dtype:
-        raise BadInput(
-            f"input {name} is {given.dtype} of size {tuple(given.shape)}; "
-            f"this graph was compiled for {dtype} of size {sizes}"
-        )
-    if device and given.device.type != device:
-        raise BadInput(f"input {name} is on {given.device}; this graph was compiled for {device}")
-    if 0 in sizes:
-        return
-    for size, stride, expected in zip(sizes, given.stride(), strides, strict=True):
-        if size > 1 and stride != expected:
-            raise BadInput(f"input {name} has strides {tuple(given.stride())}; this graph was compiled for {strides}")
-
-
-def raise_outside(operators: str) -> NoReturn:
-    """What a kernel could only note: it was given a position that its tensor does not have."""
-    raise IndexError(f"index out of range in a kernel made of {operators}")
-
-
-def reinterpret(dead: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """A tensor in the memory of one that nobody reads any more."""
-    made = torch.empty(0, dtype=dtype, device=dead.device)
-    return made.set_(dead.untyped_storage(), 0, sizes, strides)
-
-
-def laid_out(given: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """The tensor as it was expected; strides of dimensions that hold at most one element do not matter."""
-    lies = all(size <= 1 or a == b for size, a, b in zip(sizes, given.stride(), strides, strict=True))
-    if lies and given.dtype == dtype:
-        return given
-    return torch.empty_strided(sizes, strides, dtype=dtype, device=given.device).copy_(given)
-
-
-NAMESPACE: Mapping[str, Any] = {
-    "torch": torch,
-    "empty_strided": torch.empty_strided,
-    "threads": torch.get_num_threads,
-    "check_input": check_input,
-    "check_list": check_list,
-    "bits_of": bits_of,
-    "double_of": double_of,
-    "reinterpret": reinterpret,
-    "flattened": flattened,
-    "laid_out": laid_out,
-    "plain": plain,
-    "refuse_marked": refuse_marked,
-}
-_IMPORTS = (
-    "import torch",
-    "from torch import empty_strided",
-    "from torch import get_num_threads as threads",
-    "from inductor.calling import check_list",
-    "from inductor.codegen.doubles import bits_of, double_of",
-    "from inductor.codegen.wrapper import check_input, flattened, laid_out, plain, refuse_marked, reinterpret",
-)

@@ -201,17 +201,21 @@ row(aten.hypot.default, operands=2)(functools.partial(call, "hypot"))
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def _sum(*overloads: OpOverload, of_booleans: bool = True) -> Callable[[Formula], Formula]:
-    """Registers a formula of two operands and a factor, which on CPUs is rounded as numbers beside tensors are."""
+def _sum(*overloads: OpOverload, minus: bool = False) -> Callable[[Formula], Formula]:
+    """Registers a formula of two operands and a factor, which on CPUs is rounded as numbers beside tensors are.
+
+    What is taken away is added with the factor's opposite, as in eager: that of a whole zero is no zero with a sign.
+    """
 
     def register(formula: Formula) -> Formula:
         def lower(ctx: Context, x: Any, y: Any, alpha: Any = 1) -> Tensor | Declined:
             if isinstance(alpha, Index):
                 return Declined(UNKNOWN)
-            if not of_booleans and (_is_boolean(x) or _is_boolean(y)):
+            if minus and (_is_boolean(x) or _is_boolean(y)):
                 return Declined("a boolean operand, which eager refuses to subtract")
             # ``rsub`` and sums with a number may have the tensor on either side.
             placed = x if isinstance(x, Tensor) else y
+            alpha = -alpha if minus else alpha
             if isinstance(alpha, int | float) and placed.device.type == "cpu":
                 alpha = representable(alpha, promote((x, y)))
             return elementwise((x, y), functools.partial(formula, alpha=alpha), wide=ON_GPUS)
@@ -236,18 +240,14 @@ def add(x: Value, y: Value, alpha: Number = 1) -> Value:
     return x + y if alpha == 1 else _plus_product(x, y, alpha)
 
 
-@_sum(aten.sub.Tensor, aten.sub.Scalar, of_booleans=False)
-def sub(x: Value, y: Value, alpha: Number = 1) -> Value:
-    return x - y if alpha == 1 else _minus_product(x, y, alpha)
+@_sum(aten.sub.Tensor, aten.sub.Scalar, minus=True)
+def sub(x: Value, y: Value, alpha: Number = -1) -> Value:
+    return x - y if alpha == -1 else _plus_product(x, y, alpha)
 
 
-@_sum(aten.rsub.Tensor, aten.rsub.Scalar, of_booleans=False)
-def rsub(x: Value, y: Value, alpha: Number = 1) -> Value:
-    return y - x if alpha == 1 else _minus_product(y, x, alpha)
-
-
-def _minus_product(x: Value, a: Value, b: Number) -> Value:
-    return _plus_product(x, a, -b) if x.dtype.is_floating_point else x - a * b
+@_sum(aten.rsub.Tensor, aten.rsub.Scalar, minus=True)
+def rsub(x: Value, y: Value, alpha: Number = -1) -> Value:
+    return sub(y, x, alpha)
 
 
 @row(aten.square.default)

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from inductor.assemble import BuiltKernels
+from inductor.codegen.called import DIRECT, NAMESPACE, raise_outside
 from inductor.codegen.plans import Plan, PlannedKernel, PlannedStretch
-from inductor.codegen.wrapper import DIRECT, NAMESPACE, Wrapper, raise_outside
+from inductor.codegen.wrapper import Wrapper
 from inductor.errors import ParseError
 from inductor.ir.plain import Plain, Reader, Unwritable, Writer
 from inductor.torch_versions import OpOverload, cuda_getCurrentRawStream, cuda_getDevice, set_grad_enabled

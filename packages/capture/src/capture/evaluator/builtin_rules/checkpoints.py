@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.utils.checkpoint
@@ -11,6 +11,7 @@ from capture.evaluator.assumptions import Stopped
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.reasons import Kind, Reason
+from capture.values.autograd_leaves import History
 from capture.values.base import Value, reachable, realize, settled
 from capture.values.constant import FALSE, NONE, TRUE
 from capture.values.function import CellValue, FunctionValue
@@ -36,8 +37,7 @@ def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Va
     with ctx.region(args, options):
         result = ctx.call(function, args, kwargs)
     if reentrant.truth(ctx):
-        for value in reachable([result]):
-            _note_reentrant(ctx, value)
+        _note_reentrant(ctx, [value for value in reachable([result]) if isinstance(value, TensorValue)])
     _read_again(ctx, function)
     return result
 
@@ -62,11 +62,14 @@ def _cells(function: Value, met: set[int]) -> Iterator[CellValue]:
         yield from _cells(cell.content, met)
 
 
-def _note_reentrant(ctx: World, value: Value) -> None:
-    """A result of a reentrant one: of a function with a backward of its own, whose results all have gradients."""
-    if not isinstance(value, TensorValue):
-        return
-    if value.fake.grad_fn is not None:
-        ctx.graph.reentrant[value.fake.grad_fn] = (*ctx.graph.mode.journal.place, ctx.location())
-    elif value.source is None and (value.fake.is_floating_point() or value.fake.is_complex()):
-        ctx.stop(Kind.CHECKPOINT, "a reentrant `checkpoint` gives a history to a tensor that has none inside of it")
+def _note_reentrant(ctx: World, results: Sequence[TensorValue]) -> None:
+    """Results of a reentrant one: of a function with a backward of its own, whose results all have gradients."""
+    origins = [History([value.fake]).beginnings() for value in results if value.fake.grad_fn is not None]
+    if any(each != origins[0] for each in origins):
+        explanation = "a reentrant `checkpoint` gives zeros, not nothing, to what only an unused result hangs on"
+        ctx.stop(Kind.CHECKPOINT, explanation, "`use_reentrant=False` is captured")
+    for value in results:
+        if value.fake.grad_fn is not None:
+            ctx.graph.reentrant[value.fake.grad_fn] = (*ctx.graph.mode.journal.place, ctx.location())
+        elif value.source is None and (value.fake.is_floating_point() or value.fake.is_complex()):
+            ctx.stop(Kind.CHECKPOINT, "a reentrant `checkpoint` gives a history to a tensor that has none inside of it")

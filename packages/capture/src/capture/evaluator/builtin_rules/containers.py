@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Any
 
-from capture.evaluator.builtin_rules.operators import index_of, values_equal
+from capture.evaluator.builtin_rules.equality import values_equal
+from capture.evaluator.builtin_rules.indexing import index_of
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from capture.evaluator.builtin_rules.formulas import computed, is_known_before, named
-from capture.evaluator.builtin_rules.operators import index_of
+from capture.evaluator.builtin_rules.indexing import index_of
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 
-from capture.evaluator.builtin_rules.operators import values_equal
+from capture.evaluator.builtin_rules.equality import values_equal
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.evaluator.world import World
 from capture.values.base import Tracer, Value, realize

@@ -1,33 +1,30 @@
-"""Operators: arithmetic, comparison, membership, indexing and truth, by kinds of operands.
+"""Operators: arithmetic, comparison and truth, by kinds of operands.
 
-Rules for kinds come first (lists, tuples, dicts: below); what none of them fits is asked of ``operators``, one of the
-families of ``dispatch``.  There a tensor beats a symbol, a symbol beats an object, in the order of the questions.
+Rules for kinds come first (lists, tuples, dicts: below, and in ``indexing``); what none of them fits is asked of
+``operators``, one of the families of ``dispatch``.  There a tensor beats a symbol, a symbol beats an object, in the
+order of the questions.
 """
 
 from __future__ import annotations
 
 import operator
-from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn
 
 import torch
 
+from capture.evaluator.builtin_rules.equality import equality, sequence_kind, values_equal
 from capture.evaluator.builtin_rules.formulas import compared, computed, is_of_floats, whole
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.signals import let_through
-from capture.values.base import Tracer, Value, derives, held_by, realize, type_name
-from capture.values.classes import ClassValue, PythonModuleValue
-from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean, differs_from_itself
+from capture.values.base import Tracer, Value, derives
+from capture.values.constant import NOT_IMPLEMENTED, ConstantValue, boolean
 from capture.values.container_object import leave_subclass
-from capture.values.function import BuiltinValue, CellValue, FunctionValue, PartialValue
-from capture.values.iterator import IteratorValue
-from capture.values.mapping import DictValue, DictView, key_of
-from capture.values.own_methods import own_method
-from capture.values.sequence import ListValue, SequenceValue, SetValue, SliceValue, TupleValue
+from capture.values.mapping import DictValue, DictView
+from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject, lookup
@@ -75,7 +72,7 @@ def operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mappi
     if any(isinstance(arg, UserObject) for arg in args):
         return _special_methods(ctx, function, args)
     if function in (operator.eq, operator.ne):
-        return _equality(ctx, function, *args)
+        return equality(ctx, function, *args)
     if (
         all(isinstance(arg, _WITHOUT_ARITHMETIC) for arg in args)
         and len(args) == 2
@@ -208,98 +205,6 @@ def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Va
     return None if method is None else ctx.call(method, operands)
 
 
-# -- equality of containers --------------------------------------------------------------------------------------
-
-
-def _equality(ctx: Tracer, function: object, left: Value, right: Value) -> Value:
-    return boolean(values_equal(ctx, left, right) == (function is operator.eq))
-
-
-def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
-    """``left is right or left == right``, as containers compare their items."""
-    left, right = realize(ctx, left), realize(ctx, right)
-    # NaN is equal only as the same object.
-    if isinstance(left, ConstantValue) and differs_from_itself(left.value):
-        return ctx.is_one_object(left, right)
-    # Containers do not ask ``==`` of one and the same object.
-    if left.identity() is right.identity():
-        return True
-    if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
-        return _sequences_equal(ctx, left, right)
-    if isinstance(left, DictValue) and isinstance(right, DictValue):
-        return _dicts_equal(ctx, left, right)
-    if isinstance(left, SliceValue) and isinstance(right, SliceValue):
-        return _sequences_equal(ctx, _as_tuple(left), _as_tuple(right))
-    # Views of keys and of items compare as sets, with sets, too.
-    keys = keys_like_a_set(ctx, left), keys_like_a_set(ctx, right)
-    if keys[0] is not None and keys[1] is not None:
-        return keys[0].keys() == keys[1].keys()
-    if any(isinstance(side, (TensorValue, SymbolicNumber, UserObject)) for side in (left, right)):
-        return ctx.call_builtin(operator.eq, [left, right], {}).truth(ctx)
-    # From here on the answer is computed with the real objects, so no code of the program may have a say.
-    _insist_on_known_equality(ctx, left, right)
-    if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
-        return bool(left.value == right.value)
-    # What is left of these kinds has ``==`` of ``object``, or is of another type.
-    if isinstance(left, _COMPARED_BY_KIND) and isinstance(right, _COMPARED_BY_KIND):
-        return ctx.is_one_object(left, right)
-    return ctx.stop(Kind.COMPARISON, f"{left.describe()} is compared with {right.describe()}")
-
-
-def _insist_on_known_equality(ctx: Tracer, *sides: Value) -> None:
-    for side in sides:
-        if not isinstance(side, (ConstantValue, ClassValue, PythonModuleValue)):
-            continue
-        if (method := own_method(side.constant(), "__eq__", "__ne__")) is not None:
-            ctx.stop(Kind.SPECIAL_METHOD, f"`{method}` of {side.describe()} is the program's own")
-
-
-def _as_tuple(value: SliceValue) -> TupleValue:
-    """Slices compare as tuples of their parts."""
-    return TupleValue(value.parts())
-
-
-# Values of two of these kinds are never equal where the code above did not say so.
-_COMPARED_BY_KIND: tuple[type[Value], ...] = (
-    ConstantValue, SequenceValue, DictValue, DictView, SetValue, SliceValue, IteratorValue,
-    FunctionValue, BuiltinValue, ClassValue, CellValue, PythonModuleValue, PartialValue,
-)  # fmt: skip
-
-
-def keys_like_a_set(ctx: Tracer, value: Value) -> dict[object, Value] | None:
-    """The items of a set, of a frozenset or of a view of keys, by what they hash as."""
-    if isinstance(value, SetValue):
-        return value.entries
-    if isinstance(value, DictView) and value.which == "keys":
-        return {hashed: key for hashed, (key, _) in value.owner.entries.items()}
-    if isinstance(value, DictView) and value.which == "items":
-        pairs = [TupleValue(pair) for pair in value.owner.entries.values()]
-        return {key_of(ctx, pair): pair for pair in pairs}
-    if isinstance(value, ConstantValue) and isinstance(value.value, frozenset):
-        return {item: ctx.literal(item) for item in value.value}
-    return None
-
-
-def _sequences_equal(ctx: Tracer, left: SequenceValue, right: SequenceValue) -> bool:
-    if _sequence_kind(left) is not _sequence_kind(right) or len(left.items) != len(right.items):
-        return False
-    return all(values_equal(ctx, a, b) for a, b in zip(left.items, right.items, strict=True))
-
-
-def _sequence_kind(value: SequenceValue) -> type:
-    """Sequences compare with those of the same kind only."""
-    return value.cls if isinstance(value, ListValue) else tuple
-
-
-def _dicts_equal(ctx: Tracer, left: DictValue, right: DictValue) -> bool:
-    if left.entries.keys() != right.entries.keys():
-        return False
-    # Two of them compare in order; one beside a dict does not.
-    if left.cls is right.cls is OrderedDict and list(left.entries) != list(right.entries):
-        return False
-    return all(values_equal(ctx, value, right.entries[key][1]) for key, (_, value) in left.entries.items())
-
-
 # -- sequences ---------------------------------------------------------------------------------------------------
 
 
@@ -391,7 +296,7 @@ def repeat_reflected(ctx: World, count: ConstantValue, items: SequenceValue) -> 
 
 def _ordered(function: Any) -> Callable[[Tracer, SequenceValue, SequenceValue], Value]:
     def compare(ctx: Tracer, left: SequenceValue, right: SequenceValue) -> Value:
-        if _sequence_kind(left) is not _sequence_kind(right):
+        if sequence_kind(left) is not sequence_kind(right):
             _refuse(ctx, function, [left, right])
         # The first pair that differs decides; where none does, the lengths.
         for a, b in zip(left.items, right.items, strict=False):
@@ -404,166 +309,6 @@ def _ordered(function: Any) -> Callable[[Tracer, SequenceValue, SequenceValue], 
 
 for _comparison in (operator.lt, operator.le, operator.gt, operator.ge):
     rule(_comparison, kinds=(SequenceValue, SequenceValue))(_ordered(_comparison))
-
-
-# -- indexing ----------------------------------------------------------------------------------------------------
-
-
-def _refuse_slices_of_deques(ctx: Tracer, items: SequenceValue) -> None:
-    if items.cls is deque:
-        ctx.throw(TypeError, "sequence index must be integer, not 'slice'")
-
-
-@rule(operator.getitem, kinds=(SequenceValue, SliceValue))
-def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Value:
-    _refuse_slices_of_deques(ctx, items)
-    # A whole slice of a tuple is the tuple itself.
-    chosen = items.items[slice_of(ctx, index)]
-    if items.cls is tuple and len(chosen) == len(items.items) and not isinstance(items, ListValue):
-        return items if index.step is NONE else TupleValue(chosen)
-    if isinstance(items, ListValue):
-        return ListValue(chosen)
-    return TupleValue(chosen, cls=items.cls if items.cls.__name__ == "Size" else tuple)
-
-
-@rule(operator.getitem, kinds=(SequenceValue, None))
-def index_sequence(ctx: Tracer, items: SequenceValue, index: Value) -> Value:
-    position = _position(ctx, items, index)
-    if not -len(items.items) <= position < len(items.items):
-        kind = next(cls for cls in (list, deque, tuple) if issubclass(items.python_type(), cls))
-        ctx.throw(IndexError, f"{kind.__name__} index out of range")
-    return items.item(ctx, position)
-
-
-@rule(operator.setitem, kinds=(ListValue, SliceValue, None))
-def assign_slice(ctx: Tracer, items: ListValue, index: SliceValue, value: Value) -> Value:
-    _refuse_slices_of_deques(ctx, items)
-    chosen = slice_of(ctx, index)
-    # Made a list first, as in C: ``a[1:] = a`` reads all of it before anything moves.
-    assigned = ctx.call_builtin(list, [value], {}).elements(ctx)
-    ctx.changed(items)
-    try:
-        items.items[chosen] = assigned
-    except ValueError as error:  # an extended slice of another length
-        ctx.throw(ValueError, *error.args)
-    return ConstantValue(None)
-
-
-@rule(operator.setitem, kinds=(ListValue, None, None))
-def assign_item(ctx: Tracer, items: ListValue, index: Value, value: Value) -> Value:
-    position = _position(ctx, items, index)
-    if not -len(items.items) <= position < len(items.items):
-        ctx.throw(IndexError, "list assignment index out of range")
-    ctx.changed(items)
-    items.items[position] = value
-    return ConstantValue(None)
-
-
-@rule(operator.delitem, kinds=(ListValue, None))
-def delete_item(ctx: Tracer, items: ListValue, index: Value) -> Value:
-    if isinstance(index, SliceValue):
-        _refuse_slices_of_deques(ctx, items)
-    chosen: Any = slice_of(ctx, index) if isinstance(index, SliceValue) else _position(ctx, items, index)
-    if isinstance(chosen, int) and not -len(items.items) <= chosen < len(items.items):
-        ctx.throw(IndexError, "list assignment index out of range")
-    ctx.changed(items)
-    # Deques' iterators notice.
-    items.moves += 1
-    del items.items[chosen]
-    return ConstantValue(None)
-
-
-def index_of(ctx: Tracer, value: Value) -> int:
-    """``operator.index``."""
-    value = realize(ctx, value)
-    if isinstance(value, SymbolicNumber):
-        return int(value.specialized())
-    answer = ctx.call_builtin(operator.index, [value], {})
-    position = answer.constant()
-    assert isinstance(position, int)
-    return position
-
-
-def _position(ctx: Tracer, items: SequenceValue, index: Value) -> int:
-    if not isinstance(index, SymbolicNumber) and held_by(index.python_type(), "__index__") is None:
-        name, kind = type_name(index.python_type()), "list" if issubclass(items.python_type(), list) else "tuple"
-        if issubclass(items.python_type(), deque):
-            ctx.throw(TypeError, f"sequence index must be integer, not '{name}'")
-        ctx.throw(TypeError, f"{kind} indices must be integers or slices, not {name}")
-    return index_of(ctx, index)
-
-
-def slice_of(ctx: Tracer, value: SliceValue) -> slice:
-    parts = [realize(ctx, part) for part in value.parts()]
-    if isinstance(parts[2], ConstantValue) and parts[2].value == 0:
-        ctx.throw(ValueError, "slice step cannot be zero")
-    return slice(*(None if _is_none(part) else index_of(ctx, part) for part in parts))
-
-
-def _is_none(value: Value) -> bool:
-    return isinstance(value, ConstantValue) and value.value is None
-
-
-@rule(operator.getitem, kinds=(DictValue, None))
-def index_dict(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
-    found = mapping.get(ctx, key)
-    if found is not None:
-        return found
-    # A subclass of ``dict`` may have a ``__missing__``; ``defaultdict`` has one in C, which is the factory below.
-    if isinstance(mapping.whole, UserObject):
-        missing = mapping.whole.special(ctx, "__missing__")
-        if missing is not None:
-            return ctx.call(missing, [key])
-    if mapping.default_factory is not None and not _is_none(mapping.default_factory):
-        made = ctx.call(mapping.default_factory, [])
-        # Stored before it is given: whoever asks again gets the same object.
-        mapping.put(ctx, key, made)
-        return made
-    return ctx.throw(KeyError, key)
-
-
-@rule(operator.setitem, kinds=(DictValue, None, None))
-def assign_key(ctx: Tracer, mapping: DictValue, key: Value, value: Value) -> Value:
-    mapping.put(ctx, key, value)
-    return ConstantValue(None)
-
-
-@rule(operator.delitem, kinds=(DictValue, None))
-def delete_key(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
-    if mapping.remove(ctx, key) is None:
-        ctx.throw(KeyError, key)
-    return ConstantValue(None)
-
-
-@rule(operator.getitem, kinds=(ConstantValue, SliceValue))
-@rule(operator.getitem, kinds=(ConstantValue, ConstantValue))
-def index_constant(ctx: Tracer, value: ConstantValue, index: Value) -> Value:
-    folded = fold(ctx, operator.getitem, [value, index], {})
-    if folded is None:
-        assert isinstance(index, SliceValue)  # its bounds are objects with an `__index__`
-        folded = fold(ctx, operator.getitem, [value, ConstantValue(slice_of(ctx, index))], {})
-    assert folded is not None
-    return folded
-
-
-def _object_item(name: str) -> Callable[..., Value]:
-    def through_method(ctx: Tracer, owner: UserObject, *operands: Value) -> Value:
-        method = owner.special(ctx, name)
-        if method is None:
-            ctx.throw(TypeError, f"'{owner.cls.__name__}' object {_ITEM_ERRORS[name]}")
-        return ctx.call(method, operands)
-
-    return through_method
-
-
-_ITEM_ERRORS = {
-    "__getitem__": "is not subscriptable",
-    "__setitem__": "does not support item assignment",
-    "__delitem__": "does not support item deletion",
-}
-rule(operator.getitem, kinds=(UserObject, None))(_object_item("__getitem__"))
-rule(operator.setitem, kinds=(UserObject, None, None))(_object_item("__setitem__"))
-rule(operator.delitem, kinds=(UserObject, None))(_object_item("__delitem__"))
 
 
 # -- truth -------------------------------------------------------------------------------------------------------

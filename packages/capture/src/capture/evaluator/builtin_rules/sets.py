@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from capture.evaluator.builtin_rules.operators import keys_like_a_set
+from capture.evaluator.builtin_rules.equality import keys_like_a_set
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind

@@ -1,0 +1,173 @@
+"""Items of sequences, mappings, constants and objects: read, assigned and deleted, by position, slice or key."""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from capture.evaluator.builtin_rules.registry import fold, rule
+from capture.values.base import Tracer, Value, held_by, realize, type_name
+from capture.values.constant import NONE, ConstantValue
+from capture.values.mapping import DictValue
+from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from capture.values.symint import SymbolicNumber
+from capture.values.user_object import UserObject
+
+
+def _refuse_slices_of_deques(ctx: Tracer, items: SequenceValue) -> None:
+    if items.cls is deque:
+        ctx.throw(TypeError, "sequence index must be integer, not 'slice'")
+
+
+@rule(operator.getitem, kinds=(SequenceValue, SliceValue))
+def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Value:
+    _refuse_slices_of_deques(ctx, items)
+    # A whole slice of a tuple is the tuple itself.
+    chosen = items.items[slice_of(ctx, index)]
+    if items.cls is tuple and len(chosen) == len(items.items) and not isinstance(items, ListValue):
+        return items if index.step is NONE else TupleValue(chosen)
+    if isinstance(items, ListValue):
+        return ListValue(chosen)
+    return TupleValue(chosen, cls=items.cls if items.cls.__name__ == "Size" else tuple)
+
+
+@rule(operator.getitem, kinds=(SequenceValue, None))
+def index_sequence(ctx: Tracer, items: SequenceValue, index: Value) -> Value:
+    position = _position(ctx, items, index)
+    if not -len(items.items) <= position < len(items.items):
+        kind = next(cls for cls in (list, deque, tuple) if issubclass(items.python_type(), cls))
+        ctx.throw(IndexError, f"{kind.__name__} index out of range")
+    return items.item(ctx, position)
+
+
+@rule(operator.setitem, kinds=(ListValue, SliceValue, None))
+def assign_slice(ctx: Tracer, items: ListValue, index: SliceValue, value: Value) -> Value:
+    _refuse_slices_of_deques(ctx, items)
+    chosen = slice_of(ctx, index)
+    # Made a list first, as in C: ``a[1:] = a`` reads all of it before anything moves.
+    assigned = ctx.call_builtin(list, [value], {}).elements(ctx)
+    ctx.changed(items)
+    try:
+        items.items[chosen] = assigned
+    except ValueError as error:  # an extended slice of another length
+        ctx.throw(ValueError, *error.args)
+    return ConstantValue(None)
+
+
+@rule(operator.setitem, kinds=(ListValue, None, None))
+def assign_item(ctx: Tracer, items: ListValue, index: Value, value: Value) -> Value:
+    position = _position(ctx, items, index)
+    if not -len(items.items) <= position < len(items.items):
+        ctx.throw(IndexError, "list assignment index out of range")
+    ctx.changed(items)
+    items.items[position] = value
+    return ConstantValue(None)
+
+
+@rule(operator.delitem, kinds=(ListValue, None))
+def delete_item(ctx: Tracer, items: ListValue, index: Value) -> Value:
+    if isinstance(index, SliceValue):
+        _refuse_slices_of_deques(ctx, items)
+    chosen: Any = slice_of(ctx, index) if isinstance(index, SliceValue) else _position(ctx, items, index)
+    if isinstance(chosen, int) and not -len(items.items) <= chosen < len(items.items):
+        ctx.throw(IndexError, "list assignment index out of range")
+    ctx.changed(items)
+    # Deques' iterators notice.
+    items.moves += 1
+    del items.items[chosen]
+    return ConstantValue(None)
+
+
+def index_of(ctx: Tracer, value: Value) -> int:
+    """``operator.index``."""
+    value = realize(ctx, value)
+    if isinstance(value, SymbolicNumber):
+        return int(value.specialized())
+    answer = ctx.call_builtin(operator.index, [value], {})
+    position = answer.constant()
+    assert isinstance(position, int)
+    return position
+
+
+def _position(ctx: Tracer, items: SequenceValue, index: Value) -> int:
+    if not isinstance(index, SymbolicNumber) and held_by(index.python_type(), "__index__") is None:
+        name, kind = type_name(index.python_type()), "list" if issubclass(items.python_type(), list) else "tuple"
+        if issubclass(items.python_type(), deque):
+            ctx.throw(TypeError, f"sequence index must be integer, not '{name}'")
+        ctx.throw(TypeError, f"{kind} indices must be integers or slices, not {name}")
+    return index_of(ctx, index)
+
+
+def slice_of(ctx: Tracer, value: SliceValue) -> slice:
+    parts = [realize(ctx, part) for part in value.parts()]
+    if isinstance(parts[2], ConstantValue) and parts[2].value == 0:
+        ctx.throw(ValueError, "slice step cannot be zero")
+    return slice(*(None if _is_none(part) else index_of(ctx, part) for part in parts))
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, ConstantValue) and value.value is None
+
+
+@rule(operator.getitem, kinds=(DictValue, None))
+def index_dict(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
+    found = mapping.get(ctx, key)
+    if found is not None:
+        return found
+    # A subclass of ``dict`` may have a ``__missing__``; ``defaultdict`` has one in C, which is the factory below.
+    if isinstance(mapping.whole, UserObject):
+        missing = mapping.whole.special(ctx, "__missing__")
+        if missing is not None:
+            return ctx.call(missing, [key])
+    if mapping.default_factory is not None and not _is_none(mapping.default_factory):
+        made = ctx.call(mapping.default_factory, [])
+        # Stored before it is given: whoever asks again gets the same object.
+        mapping.put(ctx, key, made)
+        return made
+    return ctx.throw(KeyError, key)
+
+
+@rule(operator.setitem, kinds=(DictValue, None, None))
+def assign_key(ctx: Tracer, mapping: DictValue, key: Value, value: Value) -> Value:
+    mapping.put(ctx, key, value)
+    return ConstantValue(None)
+
+
+@rule(operator.delitem, kinds=(DictValue, None))
+def delete_key(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
+    if mapping.remove(ctx, key) is None:
+        ctx.throw(KeyError, key)
+    return ConstantValue(None)
+
+
+@rule(operator.getitem, kinds=(ConstantValue, SliceValue))
+@rule(operator.getitem, kinds=(ConstantValue, ConstantValue))
+def index_constant(ctx: Tracer, value: ConstantValue, index: Value) -> Value:
+    folded = fold(ctx, operator.getitem, [value, index], {})
+    if folded is None:
+        assert isinstance(index, SliceValue)  # its bounds are objects with an `__index__`
+        folded = fold(ctx, operator.getitem, [value, ConstantValue(slice_of(ctx, index))], {})
+    assert folded is not None
+    return folded
+
+
+def _object_item(name: str) -> Callable[..., Value]:
+    def through_method(ctx: Tracer, owner: UserObject, *operands: Value) -> Value:
+        method = owner.special(ctx, name)
+        if method is None:
+            ctx.throw(TypeError, f"'{owner.cls.__name__}' object {_ITEM_ERRORS[name]}")
+        return ctx.call(method, operands)
+
+    return through_method
+
+
+_ITEM_ERRORS = {
+    "__getitem__": "is not subscriptable",
+    "__setitem__": "does not support item assignment",
+    "__delitem__": "does not support item deletion",
+}
+rule(operator.getitem, kinds=(UserObject, None))(_object_item("__getitem__"))
+rule(operator.setitem, kinds=(UserObject, None, None))(_object_item("__setitem__"))
+rule(operator.delitem, kinds=(UserObject, None))(_object_item("__delitem__"))

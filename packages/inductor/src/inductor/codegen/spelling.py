@@ -1,0 +1,33 @@
+"""How the objects that a printed wrapper uses are called in it, and how Python writes them."""
+
+from __future__ import annotations
+
+import torch
+
+from inductor.codegen.called import DIRECT
+from inductor.torch_versions import OpOverload
+
+
+def target_name(target: object) -> str:
+    """``aten_mm`` for ``aten.mm.default``; other overloads say so."""
+    name = str(target).replace("::", "_").replace(".", "_").removesuffix("_default")
+    return name if name.isidentifier() else "operator"
+
+
+def as_python(value: object) -> str | None:
+    """The object as Python would write it."""
+    for function in DIRECT.values():
+        if value is function:
+            return f"torch.{function.__name__}"
+    if isinstance(value, OpOverload):
+        return f"torch.ops.{str(value).replace('::', '.')}"
+    if isinstance(value, torch.device):
+        return f"torch.{value!r}"
+    if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+        return str(value)
+    return None
+
+
+def object_name(value: object) -> str:
+    name = str(value).removeprefix("torch.").replace(":", "").replace(".", "_")
+    return name if name.isidentifier() else "constant"
