@@ -141,10 +141,25 @@ class Captured:
         return result
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    said = "what capture does by default with calls of modules that are equal but for the module"
+    parser.addoption("--equal-calls", choices=("off", "on", "verify"), help=said)
+
+
+def _take_equal_calls_for(choice: str) -> None:
+    """Options that say nothing of equal calls mean this, in this process."""
+    options = importlib.import_module("capture").Options
+    defaults = dict(zip(options.__dataclass_fields__, options.__init__.__defaults__, strict=True))
+    defaults.update(equal_calls=choice != "off", verify_equal_calls=choice == "verify")
+    options.__init__.__defaults__ = tuple(defaults.values())
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     if importlib.util.find_spec("capture") is not None:  # ours are errors where somebody names them
         config.addinivalue_line("filterwarnings", "error::capture.CaptureWarning")
+        if (choice := config.getoption("equal_calls")) is not None:
+            _take_equal_calls_for(choice)
     config.pluginmanager.register(Captured(), "captured")
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not reporter.isatty and not hasattr(config, "workerinput"):

@@ -60,6 +60,7 @@ class MachineOfEqualCalls(Machine):
         self._within = 0  # what is an event by itself, or is never one
         self._place: Location | None = None  # of the event that is done again
         self._epoch = 0  # how often something changed that a call may look at
+        self._changed: dict[int, Value] = {}  # what was made here and changed since the epoch was asked for
         self._sights: collections.Counter[type] = collections.Counter()
         self._tapes: dict[type, list[Tape]] = {}
         self._memories: set[int] = set()  # of real tensors that were met
@@ -132,7 +133,7 @@ class MachineOfEqualCalls(Machine):
         modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), autocast
         handling = any(frame.handling for frame in self.frames)
         contexts = *map(Same, self.effects.contexts), len(self.effects.calls), len(self.effects.clocks)
-        return self._epoch, modes, handling, contexts, caller.code, Same(caller.function.namespace)
+        return self._epoch_now(), modes, handling, contexts, caller.code, Same(caller.function.namespace)
 
     def _counts(self) -> tuple[object, ...]:
         """What a call that can be done again leaves alone."""
@@ -141,7 +142,7 @@ class MachineOfEqualCalls(Machine):
         regions = len(graph.regions._calls), graph.spoilt, graph.transforms, len(graph.views), len(graph.told)
         done = len(effects.calls), len(effects.clocks), len(effects.taken), len(effects.locks.holds()), bool(effects)
         open_ones = len(self.stops._suspended), len(self.checks), len(self.leaves), bool(self.defined)
-        return of_graph, regions, done, open_ones, self.keys.has_some(), self._epoch, self.left_active[:]
+        return of_graph, regions, done, open_ones, self.keys.has_some(), self._epoch_now(), self.left_active[:]
 
     def _node_count(self) -> int:
         return len(self.graph.graph.nodes) if "graph" in vars(self.graph) else 0
@@ -280,13 +281,23 @@ class MachineOfEqualCalls(Machine):
     # -- what no tape can tell -----------------------------------------------------------------------------------
 
     def changed(self, value: Value) -> None:
-        outside = value.source is not None or isinstance(value, (TensorValue, NamespaceValue))
-        if not outside and self.effects:
-            # What exists only here may hang on what existed before.
-            outside = any(each is value for each in reachable(list(self.effects.written_values())))
         super().changed(value)
-        if outside:
+        if value.source is not None or isinstance(value, (TensorValue, NamespaceValue)):
             self._epoch += 1
+        else:
+            self._changed[id(value)] = value
+
+    def _epoch_now(self) -> int:
+        """What exists only here may hang on what existed before.  Where it hung there when it changed and no longer
+        does, something on the way to it has changed, too."""
+        changed, self._changed = self._changed, {}
+        if (
+            changed
+            and self.effects
+            and any(id(each) in changed for each in reachable(list(self.effects.written_values())))
+        ):
+            self._epoch += 1
+        return self._epoch
 
     def _note_origin_of(self, value: Value) -> None:
         if not isinstance(value, TensorValue):
