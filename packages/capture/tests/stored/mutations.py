@@ -178,7 +178,7 @@ CHANGES = [
     "program.Net.act = torch.nn.Module.__call__",
     "program.Net.factor = torch.tensor(1.25)",
     "program.Net.factor = property(lambda self: 4.0)",
-    "program.Net.__getattribute__ = lambda self, name: 7.0 if name == 'factor' else object.__getattribute__(self, name)",
+    "program.Net.__getattribute__ = lambda s, name: 7.0 if name == 'factor' else object.__getattribute__(s, name)",
     "program.Base.half = 3.0; del program.Net.half",
     "del net._modules['drop']; net.drop = lambda x: x * 3",
     "object.__setattr__(net, 'lin', lambda x: x * 2)",

@@ -7,7 +7,7 @@ wrapped around it unless that was asked for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +63,7 @@ class Kept:
         self._name, self._ctx, self._make = entry.name, ctx, make
         self.__qualname__ = entry.name  # what capture calls the backend
 
-    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[object]) -> Callable[..., Sequence[object]]:
         compiled = self._make(gm, example_inputs)
         self._artefacts.operators[compiled] = operators_of(gm)
         return compiled
@@ -73,10 +73,10 @@ class Kept:
         assert self._ctx.artefacts is not None
         return self._ctx.artefacts
 
-    def describe(self, compiled: Callable[..., Any]) -> dict[str, object]:
+    def describe(self, compiled: Callable[..., Sequence[object]]) -> dict[str, object]:
         return described(self._name, compiled, self._artefacts)
 
-    def take_up(self, data: object) -> Callable[..., Any]:
+    def take_up(self, data: object) -> Callable[..., Sequence[object]]:
         started = time.perf_counter()
         compiled, operators = taken_up(self._name, data, self._artefacts, self._ctx.ledger)
         self._ctx.ledger.add(GraphCaptured(self._name, operators, time.perf_counter() - started))

@@ -47,8 +47,8 @@ class CompileOptions:
     strict: bool = False
     """A mistake inside the compiler is raised instead of worked around; ``COMPILE_API_STRICT=1`` does the same."""
     warm_start: bool = False
-    """Backend ``inductor`` only: what was captured and compiled is kept on disk, and a later process takes it up without
-    tracing; not with ``check``, ``debug``, ``trace`` and ``cuda_graphs``."""
+    """Backend ``inductor`` only: what was captured and compiled is kept on disk, and a later process takes it up
+    without tracing; not with ``check``, ``debug``, ``trace`` and ``cuda_graphs``."""
     recompile_limit: int = 8
     """How many versions of one function are kept before it is left to Python."""
     providers: tuple[str, ...] = ()

@@ -15,8 +15,8 @@ Must not know where this is kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, TypeGuard
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeGuard
 
 import aotgrad
 import inductor
@@ -25,15 +25,17 @@ from compile_api.ledger import GraphCompiled, Ledger, kernels_of
 from compile_api.memory import Written
 from compile_api.warm_start.artefacts import Artefact, Artefacts
 
+Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
+
 _KEY = re.compile(r"[0-9a-f]{40}")
 _FIELDS = {"key": str, "direction": str, "nodes": int, "written": list}
 
 
-def described(name: str, compiled: Callable[..., Any], artefacts: Artefacts) -> dict[str, object]:
+def described(name: str, compiled: Callable[..., Sequence[object]], artefacts: Artefacts) -> dict[str, object]:
     """Raises ``NotStored`` where it has no form as data."""
     missing: list[str] = []
 
-    def of_graph(inner: Callable[..., Any]) -> Any:
+    def of_graph(inner: Callable[..., Sequence[object]]) -> Plain | None:
         found = artefacts.of_graphs.get(inner)
         if found is not None and found.key is not None:
             return {
@@ -53,14 +55,14 @@ def described(name: str, compiled: Callable[..., Any], artefacts: Artefacts) -> 
 
 def taken_up(
     name: str, data: object, artefacts: Artefacts, ledger: Ledger
-) -> tuple[Callable[..., Any], tuple[str, ...]]:
+) -> tuple[Callable[..., Sequence[object]], tuple[str, ...]]:
     """The callable, with the operators of the graph that it stands for."""
     operators = data.get("operators") if isinstance(data, dict) else None
     if not isinstance(data, dict) or data.get("backend") != name or not _are_texts(operators):
         raise NotStored("what is kept of its graph is not of this form")
     why: list[str] = []
 
-    def of_graph(kept: object) -> Callable[..., Any] | None:
+    def of_graph(kept: object) -> Callable[..., Sequence[object]] | None:
         try:
             return _loaded(kept, artefacts, ledger)
         except NotStored as error:
@@ -78,7 +80,7 @@ def _are_texts(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _loaded(kept: object, artefacts: Artefacts, ledger: Ledger) -> Callable[..., Any]:
+def _loaded(kept: object, artefacts: Artefacts, ledger: Ledger) -> Callable[..., Sequence[object]]:
     if not isinstance(kept, dict) or any(type(kept.get(name)) is not kind for name, kind in _FIELDS.items()):
         raise NotStored("what is kept of a compiled graph is not of this form")
     written_ints = len(kept["written"]) == 2 and all(type(each) is int for each in kept["written"])
