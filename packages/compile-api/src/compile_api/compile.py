@@ -157,14 +157,15 @@ def _instead(model: object) -> str:
 
 def _reduced(region: Any) -> Any:
     """How compiled functions are pickled: by their name where that is what it means, else to be compiled again."""
+    name = str(getattr(region, "__qualname__", ""))  # partials have none
     found: Any = sys.modules.get(region.__module__)
-    for part in str(region.__qualname__).split("."):
+    for part in name.split("."):
         found = getattr(found, part, None)
     if found is region:
-        return str(region.__qualname__)
+        return name
     if not hasattr(region, "recompile"):
-        raise TypeError(f"{region.__qualname__} was compiled by capture alone, which cannot be pickled")
-    return region.recompile, (region.function,)
+        raise TypeError(f"{name or region} was compiled by capture alone, which cannot be pickled")
+    return region.recompile, (capture.as_written(region),)
 
 
 copyreg.pickle(capture.Region, _reduced)

@@ -13,6 +13,7 @@ from torch import fx
 
 from capture import _engine, state
 from capture.entry import stance
+from capture.entry.first_frames import called_from_a_frame, with_a_frame
 from capture.entry.hook import Config
 from capture.entry.steering import named_after
 from capture.entry.storing import Store
@@ -78,13 +79,13 @@ def _region(config: Config, target: object, *rest: object, **named: object) -> A
     stepped = in_steps(config, target, _left_to_be_stepped(config, target))
     if stepped is not None:
         return stepped
-    return named_after(_engine.Region(target, config), target)
+    return named_after(_engine.Region(with_a_frame(target), config), target)
 
 
 def _module_region(config: Config, module: torch.nn.Module) -> Callable[..., Any]:
     """Calls the module itself, whose class says in each call what that means: programs replace ``__call__``."""
     stepped = in_steps(config, module, _left_to_be_stepped(config, module.forward), like=module.forward)
-    region = stepped or _engine.Region(module, config)
+    region = stepped or _engine.Region(with_a_frame(module), config)
     return named_after(region, module)
 
 
@@ -120,7 +121,7 @@ def _left_to_be_stepped(config: Config, target: Any) -> Callable[[], None]:
 def as_written(function: object) -> Any:
     """What was given to ``optimize``, for a function that came from it; any other object itself."""
     if isinstance(function, _engine.Region):
-        return function.function
+        return called_from_a_frame(function.function) or function.function
     if isinstance(function, CapturedModule):
         return function.module
     stepped = as_it_was(function)
