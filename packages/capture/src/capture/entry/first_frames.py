@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from types import FunctionType, MethodType
-from typing import Any
 
 import torch
 
@@ -19,7 +19,7 @@ from capture.entry.left_alone import is_captured, passes_on
 from capture.evaluator.foreign_marks import is_left_out
 
 
-def with_a_frame(target: Any) -> Any:
+def with_a_frame(target: Callable[..., object]) -> Callable[..., object]:
     """``target`` itself where calling it begins a frame that the hook looks at, or where nobody is to look at it."""
     first = _begun_by(target)
     if is_left_out(first) or (isinstance(first, FunctionType) and _is_looked_at(first)):
@@ -34,7 +34,7 @@ def called_from_a_frame(function: object) -> object | None:
     return None
 
 
-def _begun_by(target: Any) -> object:
+def _begun_by(target: object) -> object:
     """The function whose frame comes first; what is no function begins none."""
     if isinstance(target, functools.partial):
         return _begun_by(target.func)
@@ -56,24 +56,25 @@ def _is_looked_at(function: FunctionType) -> bool:
     return is_captured(code, str(function.__globals__.get("__name__"))) or passes_on(code)
 
 
-def _calling(target: Any, first: object) -> Any:
-    call: Any = lambda *args, **kwargs: target(*args, **kwargs)  # noqa: E731 - one line, which is where it is said to be
+def _calling(target: Callable[..., object], first: object) -> FunctionType:
+    call = lambda *args, **kwargs: target(*args, **kwargs)  # noqa: E731 - one line, which is where it is said to be
+    assert isinstance(call, FunctionType)
     # Versions are kept, and counted, by code: each has its own.
     filename, line = _place(target, first)
     name = _name_of(target)
     call.__code__ = call.__code__.replace(co_filename=filename, co_firstlineno=line, co_name=name, co_qualname=name)
     call.__name__ = call.__qualname__ = name
-    call.__wrapped__ = target
+    vars(call)["__wrapped__"] = target
     return call
 
 
-def _name_of(target: Any) -> str:
+def _name_of(target: object) -> str:
     if isinstance(target, functools.partial):
         return _name_of(target.func)
     return str(getattr(target, "__name__", type(target).__name__))
 
 
-def _place(target: Any, first: object) -> tuple[str, int]:
+def _place(target: object, first: object) -> tuple[str, int]:
     """Where records say it is: at the program's code that a decorator was given, or nowhere in a file."""
     written = inspect.unwrap(first) if isinstance(first, FunctionType) else None
     if isinstance(written, FunctionType) and _is_looked_at(written):
