@@ -90,6 +90,57 @@ class Progress:
             self.reporter.write_line(f"{minutes}:{seconds:02d}  {self.done} tests done, {self.failed} failed")
 
 
+class Captured:
+    """Whether capture did anything in a test that has it evaluate frames: otherwise CPython is compared with CPython.
+
+    Such a test looks at what was recorded, or says why nothing is captured: ``without_graphs``, and for which of its
+    ``cases``, "some" where that is drawn.  What says so has to be so.
+    """
+
+    def __init__(self) -> None:
+        self.evaluated = self.captured = self.looked = 0
+
+    def watch(self) -> None:
+        """A frame counts of which there is a graph, or all of which runs as new code; an error of ours is told."""
+        hook, watched = sys.modules.get("capture.entry.hook"), sys.modules.get("capture.log")
+        if hook is None or watched is None or hasattr(hook, "watched"):
+            return
+        translate, records, error = hook.translate, watched.Log.records, sys.modules["capture.errors"].CaptureError
+
+        def counted(*args: object, **kwargs: object) -> object:
+            self.evaluated += 1
+            try:
+                made = translate(*args, **kwargs)
+            except error:
+                self.looked += 1
+                raise
+            whole = made.stopped is None or made.stopped.reason.kind == "exception"
+            self.captured += made.graph is not None or (made.code is not None and whole)
+            return made
+
+        def read(log: object) -> object:
+            self.looked += sys._getframe(1).f_globals.get("__name__") != hook.translate_module
+            return records(log)
+
+        hook.watched, hook.translate_module = True, translate.__module__
+        hook.translate, watched.Log.records = counted, read
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> object:
+        self.watch()
+        self.evaluated = self.captured = self.looked = 0
+        result = yield
+        self.watch()
+        mark = item.get_closest_marker("without_graphs")
+        cases = None if mark is None else mark.kwargs.get("cases")
+        meant = mark is not None and (cases is None or cases == "some" or item.callspec.id in cases)
+        if self.evaluated and not self.captured and not self.looked and not meant:
+            pytest.fail("frames were evaluated and nothing was captured: look at the records, or say why there is none")
+        if self.captured and meant and cases != "some":
+            pytest.fail("it is said to be without graphs, and there is one")
+        return result
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     said = "what capture does by default with calls of modules that are equal but for the module"
     parser.addoption("--equal-calls", choices=("off", "on", "verify"), help=said)
@@ -109,6 +160,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", "error::capture.CaptureWarning")
         if (choice := config.getoption("equal_calls")) is not None:
             _take_equal_calls_for(choice)
+    config.pluginmanager.register(Captured(), "captured")
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not reporter.isatty and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(reporter), "progress")

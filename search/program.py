@@ -181,7 +181,7 @@ def _in_float64(text: str, count: int, *, copied: bool) -> Sequence[Sight] | Non
 
 
 def with_other_last_bits(text: str, count: int, seed: int) -> Sequence[Sight] | None:
-    """What the ``count``-th call lets see in eager where each number that it is given is a rounding or two away, or none."""
+    """What the ``count``-th call lets see in eager where what it is given is a rounding or two away, or none."""
     program = load(text)
     state = _made(program)
     draw = torch.Generator().manual_seed(seed)

@@ -7,6 +7,7 @@ RANDOM_PROGRAMS says how many are generated.
 import math
 import os
 import random
+import sys
 
 import hypothesis.strategies as st
 import pytest
@@ -184,8 +185,9 @@ SUMS = {
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_are_pythons(name):
     """From 3.12 on Python carries along what is rounded away."""
+    whole = name != "read from tensors" or sys.version_info < (3, 12)
     compiled, x = (
-        compile_api.compile(SUMS[name], backend="eager", fullgraph=True),
+        compile_api.compile(SUMS[name], backend="eager", fullgraph=whole),
         torch.tensor([0.1, 0.7, 1e16], dtype=torch.float64),
     )
     for n, rate in ((3, 0.1), (4, 0.3), (5, 0.7)):

@@ -389,4 +389,4 @@ def test_quantiles_are_within_range(number, sizes):
         else:
             with pytest.raises(RuntimeError, match=r"range \[0, 1\]"):
                 program(x, q)
-    assert len(compile_api.report(program).captured) == 1
+    assert len(compile_api.report(program).captured) == (torch.__version__ >= "2.13")  # 2.11 looks at the number

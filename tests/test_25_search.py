@@ -3,6 +3,7 @@
 SEARCH_SECONDS says for how long fresh ones are made, on each backend.
 """
 
+import math
 import os
 import subprocess
 import sys
@@ -138,6 +139,12 @@ def test_a_number_out_of_a_tensor_is_rounded_as_the_tensor_is(found, is_right):
     """34.00001525878906 is a number that a tensor of 32 bits holds; 34.00000000000001 is Python's own."""
     sights = [observe(number=value) for value in (34.0, found, 34.0)]
     assert (differ(sights[0], sights[1], lambda: sights[2]) is None) == is_right
+
+
+def test_an_infinity_beside_it_hides_no_difference():
+    eager, found = (torch.tensor([math.inf, value]) for value in (0.5, 0.51))
+    assert differ(observe(a=eager), observe(a=found), lambda: observe(a=eager.double())) is not None
+    assert differ(observe(a=eager), observe(a=eager + 1e-7), lambda: observe(a=eager.double())) is None
 
 
 def test_casts_to_halves_are_left_out_of_what_judges():
@@ -283,6 +290,11 @@ TOLD = {
         "c = model.two.weight.clone(); torch.autograd.backward([w.sum(), c.mean()]); torch.mul(1.0, 0, out=w.grad)",
         "pass",
     ),
+    "is infinite": (
+        "[float('inf'), 0.3]",
+        "return nn.functional.gelu(w.detach())",
+        "pass",
+    ),
     "hangs on the order of a sum": (
         "[0.3, 0.7, -1.1]",
         "return (nn.functional.silu(w.detach()) * 4e9).sin()",
@@ -333,7 +345,7 @@ def test_a_difference_that_the_documentation_tells_of_is_counted_apart(words):
     """And the same program is a finding where something else is wrong, too."""
     w, program, after = TOLD[words]
     text = MODULE.format(w=w, program=program, after=after)
-    backend = "inductor" if words == "hangs on the order of a sum" else "aot_eager"
+    backend = "inductor" if words in ("hangs on the order of a sum", "is infinite") else "aot_eager"
     right, watched = compiler(backend), partial(watching, backend)
     assert words in compared(text, right, None, watched).documented
     wrong = refusing if words == "an error also where" else doubled

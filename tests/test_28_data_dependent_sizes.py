@@ -118,6 +118,7 @@ SLICED = {
     "rows": lambda b, n: (b[:n, None] * b[None, n:]).sum(1),
     "written": added_and_multiplied,
 }
+KNOWS_SLICES = torch.__version__ >= "2.13"  # fakes of 2.11 do not, and the graph breaks there
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -126,7 +127,7 @@ def test_slices_by_a_number_that_varies_are_eagers(name, backend):
     def program(x, n):
         return SLICED[name](x[x > 0], n)
 
-    compiled = compile_api.compile(program, backend=backend, fullgraph=True)
+    compiled = compile_api.compile(program, backend=backend, fullgraph=KNOWS_SLICES)
     for values, n in zip(GIVEN * 2, (2, 3, 4, 5, 6, 2, 3, 2), strict=True):
         given = torch.tensor(values)
         assert outcome(lambda x, n=n: compiled(x, n), given) == outcome(lambda x, n=n: program(x, n), given)

@@ -35,7 +35,9 @@ OPERATORS = {
     "group_norm": lambda x: F.group_norm(x, 2),
     "conv2d": lambda x: F.conv2d(x, torch.ones(2, x.shape[1], 2, 2)),
 }
-MAY_BE_REFUSED = {"pixel_shuffle", "pixel_unshuffle", "interpolate", "largest", "cross_entropy"}
+MAY_BE_REFUSED = {"pixel_shuffle", "pixel_unshuffle", "interpolate", "largest"}
+if torch.__version__ >= "2.13":
+    MAY_BE_REFUSED.add("cross_entropy")
 """Eager refuses them of some shapes, and torch's fakes of others: CPython runs them."""
 
 

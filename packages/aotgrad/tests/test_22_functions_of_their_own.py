@@ -1,6 +1,8 @@
 """Functions with a backward of their own, behind some of the results: who uses which results, after which writes."""
 
+import gc
 import itertools
+import weakref
 
 import pytest
 import torch
@@ -173,3 +175,25 @@ def test_autograd_comes_to_what_gets_no_gradient():
         return told
 
     assert after(aotgrad.function(program, forward=aotgrad.run_eagerly)) == after(program)
+
+
+def test_who_called_the_compiler_is_let_go():
+    """A frame that the trace kept would keep those that called it, with their variables, until cycles are collected: a
+    checkpoint that raised, say, whose hooks end with its exception."""
+
+    class Kept:
+        pass
+
+    def caller():
+        kept = Kept()
+        x = torch.ones(2, requires_grad=True)
+        aotgrad.function(lambda x: function(ANSWERS["what was saved"])(x, x)[0].detach(), forward=aotgrad.run_eagerly)(
+            x
+        )
+        return weakref.ref(kept)
+
+    gc.disable()
+    try:
+        assert caller()() is None
+    finally:
+        gc.enable()

@@ -147,8 +147,10 @@ def test_what_looks_at_its_frame_finds_the_users(x):
         b = a + 1
         return b, sys._getframe().f_code.co_name, eval("sorted(locals())")
 
-    expected, actual = f(x), capture.optimize("eager", strict=True)(f)(x)
+    log = capture.Log()
+    expected, actual = f(x), capture.optimize("eager", strict=True, log=log)(f)(x)
     assert actual[1:] == expected[1:]
+    assert [record.reason.kind for record in log.records()] == ["frame"]
 
 
 def test_patterns_ask_the_type(check, x):

@@ -74,6 +74,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.without_graphs("there is none to export", cases=["no graph"])
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_told_in_a_sentence(name):
     mistake, sentence = MISTAKES[name]

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from capture import optimize
+from capture import BreakRecord, Log, Options, optimize
 
 
 class Doubled:
@@ -91,6 +91,10 @@ ACTIONS = {
     "update": update,
     "returned": lambda o, x: o.__dict__,
 }
+BREAKS = {
+    Descriptor: {"write", "delete", "read and write"},
+    Slot: {"read", "read twice", "get", "write behind", "read and write", "update"},
+}
 HELD = {"tensor": lambda n: torch.full((2,), float(n)), "float": float, "int": int}
 
 
@@ -121,5 +125,7 @@ def story(function, cls, held):
     [*itertools.product((Descriptor, Property, OwnAccess, Slot, Module, Derived), ACTIONS, HELD)],
 )
 def test_code_behind_a_name_runs_as_often_as_in_cpython(cls, action, held):
-    captured = optimize("eager")(ACTIONS[action])
+    log = Log()
+    captured = optimize("eager", options=Options(leave_idle=False), log=log)(ACTIONS[action])
     assert story(captured, cls, held) == story(ACTIONS[action], cls, held)
+    assert any(isinstance(record, BreakRecord) for record in log.records()) == (action in BREAKS.get(cls, ()))

@@ -193,7 +193,9 @@ def test_a_function_finds_the_variables_of_its_caller(evaluate):
         return found, x * 2
 
     x = torch.ones(2)
-    (found, sizes), doubled = capture.optimize("eager", strict=True)(f)(x)
+    log = capture.Log()
+    (found, sizes), doubled = capture.optimize("eager", strict=True, log=log)(f)(x)
+    assert {record.reason.kind for record in log.records()} == {"frame"}
     assert sizes == [2]
     torch.testing.assert_close((found, doubled), (x + 1, x * 2))
 
@@ -216,7 +218,10 @@ def referred_to_across_a_break(x):
 
 @pytest.mark.parametrize("f", [referred_to, referred_to_across_a_break])
 def test_weak_references_to_tensors_end_as_in_eager(f):
-    (result, *found), (expected, *like) = capture.optimize("eager", strict=True)(f)(torch.ones(2)), f(torch.ones(2))
+    log = capture.Log()
+    captured = capture.optimize("eager", strict=True, log=log)(f)
+    (result, *found), (expected, *like) = captured(torch.ones(2)), f(torch.ones(2))
+    assert [record.reason.kind for record in log.records()] == ["weak reference"]
     assert torch.equal(result, expected)
     assert found == like
 

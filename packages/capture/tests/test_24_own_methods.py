@@ -65,10 +65,13 @@ sorted([3, o])[0] is o
 def test_is_asked_at_every_call(kind, asked):
     o = OBJECTS[kind]()
     function = eval(f"lambda x: x + ({asked})", {"o": o, "operator": operator})
-    compiled, seen = capture.optimize()(function), []
+    log = capture.Log()
+    compiled, seen = capture.optimize(log=log)(function), []
     for ANSWER[0] in (5, 6, 5):
         seen.append((compiled(torch.ones(1)).item(), function(torch.ones(1)).item()))
     assert [found for found, _ in seen] == [expected for _, expected in seen]
+    left = any(isinstance(record, capture.FallbackRecord) for record in log.records())
+    assert left == (kind == "a class"), "a metaclass with an ``__eq__`` of its own sees who looks at the class"
 
 
 class One:

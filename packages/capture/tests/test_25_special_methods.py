@@ -137,7 +137,7 @@ def test_the_derived_class_is_asked_first(x):
         Base.asked = ()
         return left == right, Base.asked
 
-    captured = capture.optimize("eager", strict=True)(play)
+    captured = capture.optimize("eager", options=capture.Options(strict=True, leave_idle=False))(play)
     for operands in ((Base(), Derived()), (Derived(), Base()), (Base(), Base())):
         assert captured(x, *operands) == play(x, *operands)
 
@@ -169,7 +169,9 @@ def test_a_metaclass_says_what_is_an_instance(x):
         )
 
     for thing in (Quacking(), 1, "text", Base):
-        assert capture.optimize("eager", strict=True)(play)(x, thing) == play(x, thing)
+        log = capture.Log()
+        assert capture.optimize("eager", strict=True, log=log)(play)(x, thing) == play(x, thing)
+        assert [record.reason.kind for record in log.records()] == ["class attribute"]
 
 
 class Half:
@@ -237,7 +239,8 @@ def test_the_order_in_which_operands_are_asked(x, left, right, add):
         except TypeError as error:
             return type(error), log
 
-    assert capture.optimize("eager", strict=True)(play)(x) == play(x)
+    options = capture.Options(strict=True, leave_idle=False)
+    assert capture.optimize("eager", options=options)(play)(x) == play(x)
 
 
 @typing.runtime_checkable

@@ -23,6 +23,9 @@ def outcome(function, *args):
         return type(error), str(error)
 
 
+left_idle = pytest.mark.without_graphs("the frame is left to CPython", cases=["as users have it"])
+
+
 def agrees(make, play, options, calls=3):
     """Whether a function says the same of one object after the other, and leaves the same behind."""
     ours, theirs = make(), make()
@@ -69,22 +72,27 @@ class Failing(ModuleType):
         raise RuntimeError("no melon")
 
 
+@left_idle
 def test_a_reference_that_counts_who_follows_it(options):
     agrees(lambda: Counting(Options), lambda reference: reference()[1], options)
 
 
+@left_idle
 def test_an_empty_slot_asks_getattr_once(options):
     agrees(Empty, lambda obj: (obj.empty, obj.asked), options)
     agrees(Empty, lambda obj: hasattr(obj, "empty") and obj.asked, options)
 
 
+@left_idle
 def test_a_slot_of_another_class(options):
     agrees(Sneaky, lambda obj: obj.slot, options)
 
 
+@left_idle
 def test_a_module_asks_its_getattr_once(options):
     agrees(lambda: module_with(x=1), lambda module: (module.x, module.anything, list(module.asked)), options)
 
 
+@left_idle
 def test_a_module_whose_class_raises(options):
     agrees(lambda: Failing("made"), lambda module: module.melon, options)

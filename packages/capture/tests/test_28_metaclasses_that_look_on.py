@@ -125,7 +125,11 @@ def outcomes(function, metaclass):
 @pytest.mark.parametrize("metaclass", [Missing, Any, Compared], ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("function", USES.values(), ids=USES)
 def test_it_sees_what_it_sees_in_eager(function, metaclass):
-    assert outcomes(capture.optimize("eager", strict=True)(function), metaclass) == outcomes(function, metaclass)
+    log = capture.Log()
+    captured = capture.optimize("eager", strict=True, log=log)(function)
+    assert outcomes(captured, metaclass) == outcomes(function, metaclass)
+    left = any(isinstance(record, capture.FallbackRecord) for record in log.records())
+    assert left == (metaclass is not Missing), "whoever sees that it is looked at is not"
 
 
 def test_a_metaclass_asked_for_what_is_missing_is_no_reason_to_break(check, x):

@@ -481,3 +481,29 @@ def test_the_text_of_an_error_of_memory():
             return x + 1, str(error), repr(error)
 
     assert capture.optimize("eager", strict=True, nopython=True)(play)(torch.ones(1))[1:] == play(torch.ones(1))[1:]
+
+
+MADE = []
+
+
+class First(Exception):
+    def __init__(self):
+        MADE.append("exception")
+
+
+class Second(Exception):
+    def __init__(self):
+        MADE.append("cause")
+
+
+@pytest.mark.parametrize("raised", [First, First(), 3])
+def test_an_exception_is_made_ahead_of_its_cause(raised):
+    def play(x):
+        MADE.clear()
+        try:
+            raise raised from Second
+        except (First, TypeError) as error:
+            return x + 1, [*MADE], str(error), type(error.__cause__)
+
+    captured = capture.optimize("eager", strict=True, nopython=True)(play)
+    assert captured(torch.ones(1))[1:] == play(torch.ones(1))[1:]

@@ -172,7 +172,7 @@ def test_a_write_without_gradients_keeps_the_history(view, mode):
 
 @pytest.mark.parametrize("backward_first", [True, False])
 def test_a_view_that_torch_lets_nobody_use_any_more_is_returned_as_it_is(backward_first):
-    """It was made without gradients, and its base was written to with them; only who asks for its history is refused."""
+    """It was made without gradients, and its base was written to with them: who asks for its history is refused."""
 
     def step(w, other):
         if backward_first:

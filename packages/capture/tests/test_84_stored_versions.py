@@ -19,6 +19,9 @@ from capture.guards.decided import decided
 from capture.guards.sources import ArgSource
 
 HERE = pathlib.Path(__file__).parent / "stored"
+sys.path.insert(0, str(HERE))
+
+from mutations import AROUND, CHANGES, IMPORTS, KEPT, TEXTS  # noqa: E402 - the folder is known now
 
 
 class Worker:
@@ -75,38 +78,6 @@ def test_another_process_takes_it_up(worker, folder, stored):
     assert (second["same"], second["compiled"], second["outcomes"]) == (True, 0, [["taken up", ""]])
 
 
-TEXTS = [
-    ("program.py", "self.act(x) * self.factor", "self.act(x) + self.factor"),
-    ("program.py", "torch.relu(x)", "torch.sigmoid(x)"),
-    ("program.py", "class Net(Base)", "class Net(Other)"),
-    ("program.py", "* SCALE", "- SCALE"),
-    ("program.py", "SCALE = 2.0", "SCALE = 3.0"),
-    ("program.py", "SCALE = 2.0", "SCALE = 2"),
-    ("program.py", "closed_over(3)", "closed_over(4)"),
-    ("program.py", "return x * k", "return x + k"),
-    ("program.py", "k=1.0", "k=2.0"),
-    ("program.py", "more=0.5", "more=0.75"),
-    ("program.py", "function(x) + function(x)", "function(x) * function(x)"),
-    ("program.py", "x - 0.25", "x - 0.75"),
-    ("program.py", "@doubled\n", ""),
-    ("program.py", "factor = 1.5", "factor = 2.5"),
-    ("program.py", "return 0.5", "return 0.75"),
-    ("program.py", "x.sin()", "x.cos()"),
-    ("program.py", '"shift": 0.5', '"shift": 1.5'),
-    ("program.py", "LayerNorm(4)", "LayerNorm(4, eps=0.1)"),
-    ("program.py", "LayerNorm(4)", "Identity()"),
-    ("program.py", "Linear(4, 4)", "Linear(4, 4, bias=False)"),
-    ("program.py", "softplus", "elu"),
-    ("helper.py", "double = False", "double = True"),
-    ("helper.py", "by = 1.25", "by = 2.25"),
-    ("helper.py", "x * cls.by", "x - cls.by"),
-    ("helper.py", "torch.tanh", "torch.exp"),
-    ("helper.py", "BIAS = 0.125", "BIAS = 0.5"),
-    ("helper.py", ".flip(0)", ".flip(1)"),
-    ("helper.py", "@classmethod", "@classmethod\n    @lambda f: lambda cls, x: x"),
-]
-
-
 @pytest.mark.parametrize(("file", "old", "new"), TEXTS)
 def test_source_that_changed_is_seen(worker, folder, stored, file, old, new):
     text = (folder / file).read_text()
@@ -118,113 +89,14 @@ def test_source_that_changed_is_seen(worker, folder, stored, file, old, new):
     assert worker(folder, stored)["same"]
 
 
-CHANGES = [
-    "program.SCALE = 5.0",
-    "program.SCALE = torch.tensor(2.0)",
-    "program.inner = lambda x: x",
-    "program.helper.twist = lambda x: x * 7",
-    "helper.deeper = torch.exp",
-    "program.TABLE['shift'] = 9.0",
-    "program.CONFIG.double = True",
-    "helper.Config.double = True",
-    "helper.Config.__getattribute__ = lambda self, name: True",
-    "program.closed = program.closed_over(8)",
-    "program.closed.__closure__[0].cell_contents = 9",
-    "program.default.__defaults__ = (4.0,)",
-    "program.default.__kwdefaults__ = {'more': 4.0}",
-    "program.default.__code__ = (lambda x, k=1.0, *, more=0.5: x - k * more).__code__",
-    "program.decorated.__closure__[0].cell_contents.__code__ = (lambda x: x + 3).__code__",
-    "program.Base.act = lambda self, x: x",
-    "program.Net.act = lambda self, x: x",
-    "program.Net.factor = 9.0",
-    "net.factor = 9.0",
-    "net.act = lambda x: x * 5",
-    "net.forward = lambda x: x * 5",
-    "program.Net.__call__ = lambda self, x: x * 5",
-    "torch.nn.Module.__call__ = lambda self, x: x * 5",
-    "program.Net.half = 0.75",
-    "program.Net.half = property(lambda self: 2.5)",
-    "program.Net.turned = staticmethod(torch.exp)",
-    "program.Net.__getattr__ = lambda self, name: (lambda x: x)",
-    "helper.Scaler.by = 4.0",
-    "helper.Scaler = type('Scaler', (), {'apply_to': staticmethod(lambda x: x * 3)})",
-    "torch.relu = torch.sigmoid",
-    "torch.tanh = lambda x: x",
-    "torch.Tensor.sin = torch.Tensor.cos",
-    "torch.Tensor.__mul__ = torch.Tensor.__add__",
-    "torch.Tensor.__add__ = lambda self, other: self",
-    "torch.Tensor.flip = lambda self, dim: self",
-    "torch.nn.functional.softplus = torch.nn.functional.elu",
-    "torch.nn.functional.linear = lambda x, w, b: x",
-    "torch.nn.modules.linear.F = type('F', (), {'linear': staticmethod(lambda x, w, b: x)})",
-    "torch.nn.functional.layer_norm.__code__ = (lambda i, s, w=None, b=None, eps=1e-5: i).__code__",
-    "torch.layer_norm = lambda x, *rest: x",
-    "torch.nn.Linear.forward = lambda self, x: x",
-    "torch.nn.Linear.forward.__code__ = (lambda self, input: input).__code__",
-    "torch.nn.LayerNorm.__call__ = lambda self, x: x",
-    "torch.nn.Module._call_impl = lambda self, x: x",
-    "torch.nn.modules.module._global_forward_hooks[7] = lambda m, a, r: r * 2",
-    "torch.nn.modules.module.register_module_forward_pre_hook(lambda m, a: (a[0] * 2,))",
-    "net.register_forward_hook(lambda m, a, r: r * 2)",
-    "net.lin.register_forward_pre_hook(lambda m, a: (a[0] * 2,))",
-    "net.lin = torch.nn.Linear(4, 4)",
-    "net.lin = torch.nn.Identity()",
-    "net.lin = torch.nn.Linear(4, 4, bias=False)",
-    "net.lin = torch.nn.Sequential(net.lin)",
-    "net.norm.eps = 0.5",
-    "net.norm.bias = None",
-    "net.train(); net.drop.p = 0.0",
-    "net.drop.p = 1.0; net.drop.training = True",
-    "net.double(); x = x.double()",
-    "net.lin.weight.requires_grad_(False); net.lin.bias.requires_grad_(False)",
-    "net.lin.weight = net.norm.weight",
-    "x = torch.randn(5, 4)",
-    "x = torch.randn(4)",
-    "x = torch.randn(2, 3, 4)",
-    "x = torch.randn(4, 3).t()",
-    "x = torch.randn(6, 8)[::2, ::2]",
-    "x = torch.randn(3, 4, requires_grad=True)",
-    "x = torch.randn(3, 4).to(torch.complex64).imag",
-    "x = torch._neg_view(torch.randn(3, 4))",
-    "x = torch.randn(3, 4).as_subclass(type('T', (torch.Tensor,), {}))",
-    "x = torch.nn.Parameter(torch.randn(3, 4))",
-    "x = 3",
-    "torch.set_default_dtype(torch.float64)",
-    "torch.set_grad_enabled(False)",
-    "torch.use_deterministic_algorithms(True)",
-    "torch.__version__ = '9.9'",
-    "settings = 'others'",
-    "torch.set_default_device('meta')",
-    "net = torch.nn.Sequential(net)",
-    "net.__class__ = type('Net', (program.Net,), {'act': lambda self, x: x})",
-    "program.Net.__bases__ = (torch.nn.Linear,)",
-    "capture.disallow_in_graph(torch.relu)",
-    "capture.disable(program.inner)",
-    "import builtins; builtins.float = int",
-    "import torch.library as l; l.Library('aten', 'IMPL').impl('relu', lambda x: x.clone(), 'AutogradCPU')",
-]
-
-
-@pytest.mark.parametrize("before", CHANGES)
+@pytest.mark.parametrize("before", [*CHANGES, "settings = 'others'"])
 def test_what_changed_before_the_first_call_is_seen(worker, folder, stored, before):
     assert worker(folder, stored, before)["same"]
 
 
-AROUND = [
-    "torch.autocast('cpu', torch.bfloat16)",
-    "torch.no_grad()",
-    "torch.inference_mode()",
-    "torch.device('cpu')",
-    "torch.autograd.set_detect_anomaly(True)",
-    "torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)",
-    "torch.autograd.forward_ad.dual_level()",
-    "torch.utils.flop_counter.FlopCounterMode(display=False)",
-]
-
-
 @pytest.mark.parametrize("around", AROUND)
 def test_what_is_in_force_is_seen(worker, folder, stored, around):
-    assert worker(folder, stored, "import torch.utils.flop_counter", around)["same"]
+    assert worker(folder, stored, IMPORTS, around)["same"]
 
 
 @pytest.mark.parametrize("part", range(12))
@@ -246,14 +118,6 @@ def test_bytes_that_end_early_are_refused(worker, folder, stored, part):
     assert told["same"]
     assert told["compiled"] == 1
     assert [outcome for outcome, _ in told["outcomes"]] == ["refused", "stored"]
-
-
-KEPT = [
-    "net.lin.weight.data += 1",
-    "net.lin = torch.nn.Linear(4, 4)",
-    "x = torch.ones(3, 4)",
-    "import math",
-]
 
 
 @pytest.mark.parametrize("before", KEPT)

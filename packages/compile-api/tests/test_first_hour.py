@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import operator
 import pickle
 
 import pytest
@@ -47,6 +48,16 @@ def test_compiled_functions_are_pickled_and_copied():
 
 def pickled(x):
     return x + 5
+
+
+@pytest.mark.parametrize("written_in_c", [operator.neg, torch.neg, functools.partial(torch.mul, other=-1)])
+def test_what_has_no_python_code_is_compiled(written_in_c):
+    compiled = compile_api.compile(written_in_c, backend="eager", fullgraph=True)
+    for each in (compiled, pickle.loads(pickle.dumps(compiled))):
+        assert each(ONE) == -1
+        assert len(compile_api.report(each).captured) == 1
+    with pytest.raises(capture.Unsupported, match="<call of print>"):
+        compile_api.compile(print, backend="eager", fullgraph=True)()
 
 
 @pytest.mark.parametrize("holder", [Methods, Methods()], ids=["class", "instance"])

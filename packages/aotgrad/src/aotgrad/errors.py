@@ -71,3 +71,12 @@ def kind(value: Any) -> str:
         return f"the {type(value).__name__} {name}"
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def mark_final(error: BaseException) -> None:
+    """The error came after an argument was written: nobody may run the program again for it."""
+    error._final = True  # type: ignore[attr-defined]
+
+
+def is_final(error: BaseException) -> bool:
+    return getattr(error, "_final", False)

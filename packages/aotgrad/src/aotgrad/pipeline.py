@@ -21,7 +21,7 @@ from aotgrad.backward.stages import Staged, early_writes
 from aotgrad.calling.inference_mode import made_elsewhere, running_elsewhere
 from aotgrad.calling.packing import PackedProgram, open_arguments, packed_call, with_wrappings
 from aotgrad.calling.wrapper import Call, wrap_call
-from aotgrad.errors import DependsOnValues, WrongArguments, kind
+from aotgrad.errors import DependsOnValues, WrongArguments, is_final, kind
 from aotgrad.facts import Facts
 from aotgrad.partitioning import passes
 from aotgrad.partitioning.input_writes import write_inside
@@ -158,6 +158,7 @@ def compile_program(
     with _uncollected():
         call, signature = _compile_any(program, example_inputs, options)
     call.all_or_nothing = True  # type: ignore[attr-defined]
+    call.is_final = is_final  # type: ignore[attr-defined]
     return call, signature
 
 

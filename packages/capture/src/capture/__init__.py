@@ -57,6 +57,7 @@ from capture.program_settings import heed
 from capture.reasons import Reason
 from capture.signals import carried as carry_deliveries
 from capture.signals import let_through as let_deliveries_through
+from capture.stored.contents import NotStored
 
 __version__ = "0.1.0"
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "InternalError",
     "Location",
     "Log",
+    "NotStored",
     "Options",
     "ProgramSettings",
     "Reason",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from capture.forks import CollectionPause
+from capture.log import Log
 from capture.options import ProgramSettings
 
 
@@ -61,6 +62,8 @@ class State:
     """One process's state: what the user said for good, counters and locks, and what is under way."""
 
     of_thread: OfThread = field(default_factory=OfThread)
+    log: Log = field(default_factory=Log)
+    """What happened so far, where nobody gave a log of their own."""
 
     stance: str = "default"
     stance_lock: threading.Lock = field(default_factory=threading.Lock)

@@ -22,6 +22,7 @@ from compile_api.errors import BackendNotReady, UnknownBackend
 from compile_api.ledger import Ledger
 from compile_api.options import CompileOptions, nearest
 from compile_api.progress import Progress
+from compile_api.warm_start.artefacts import Artefacts
 
 CompilerFn: TypeAlias = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -39,6 +40,8 @@ class Context:
     """Where the graph that is being compiled leaves what a person wants to see, if that was asked for."""
     guarded: bool = False
     """Whether somebody looks at the inputs of each call before the compiled graph gets them."""
+    artefacts: Artefacts | None = None
+    """By what compiled graphs are found again, where they are kept for other processes."""
 
 
 def nothing_lacks() -> str:
@@ -67,6 +70,8 @@ class Backend:
     """What it was made of, if that was a function with the public contract."""
     spares_single_runs: bool = False
     """Whether it takes so long that a graph which can run only once is better run as it is."""
+    keeps: bool = False
+    """Whether its compiled graphs can be kept for other processes."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -100,6 +105,7 @@ def backend(
     training: bool = True,
     lacks: Callable[[], str] = nothing_lacks,
     spares_single_runs: bool = False,
+    keeps: bool = False,
 ) -> Callable[[Callable[[Context], CompilerFn]], Callable[[Context], CompilerFn]]:
     """Registers a backend made from a context: the decorator of the built-in ones."""
 
@@ -108,6 +114,7 @@ def backend(
             _BACKENDS[each] = Backend(
                 *(each, make, note, tuple(needs), install, devices, training, lacks),
                 spares_single_runs=spares_single_runs,
+                keeps=keeps,
             )
         return make
 

@@ -16,12 +16,14 @@ from compile_api.backends import CompilerFn, Context, lookup
 from compile_api.ledger import GraphRefused, Ledger
 from compile_api.logs import follow
 from compile_api.module import SameModule, compiled_module
-from compile_api.observing import observed, spares_single_runs
+from compile_api.observing import keeping, keeps, observed, spares_single_runs
 from compile_api.options import Overrides, resolve, tell_of_unused
 from compile_api.progress import Progress
 from compile_api.state import STATE
 from compile_api.tested import tell_of_newer
 from compile_api.torch_versions import call_impl_of, compiled_call_impl_of
+from compile_api.warm_start.artefacts import Artefacts
+from compile_api.warm_start.store import FrameStore
 
 Target = TypeVar("Target", bound=Callable[..., Any])
 
@@ -83,12 +85,13 @@ def compile(
         return type(model)(again(model.__func__))
     tell_of_unused(options, backend)
     model = _target(model)
-    ctx = Context(chosen, Ledger(), Progress.for_terminal(), guarded=True)
+    artefacts = Artefacts() if keeps(entry, chosen) else None
+    ctx = Context(chosen, Ledger(), Progress.for_terminal(), guarded=True, artefacts=artefacts)
     follow(ctx.ledger)
     _tell_of_script(model, ctx.ledger)
-    called: Any = observed(entry, ctx)
+    called: Any = observed(entry, ctx) if artefacts is None else keeping(entry, ctx)
     called.spares_single_runs = spares_single_runs(entry, chosen)
-    optimized = _captured_for(called, ctx)
+    optimized = _captured_for(called, ctx, None if artefacts is None else FrameStore(chosen, entry.name))
     if isinstance(model, type):
         return _compiled_class(model, optimized, ctx.ledger)
     is_module = isinstance(model, torch.nn.Module)
@@ -98,7 +101,7 @@ def compile(
     return compiled_module(model, call, again) if is_module else call
 
 
-def _captured_for(backend: Any, ctx: Context) -> Any:
+def _captured_for(backend: Any, ctx: Context, store: capture.Store | None) -> Any:
     """Capture with these options, as a decorator."""
     chosen = ctx.options
     return capture.optimize(
@@ -108,6 +111,7 @@ def _captured_for(backend: Any, ctx: Context) -> Any:
         strict=chosen.strict,
         recompile_limit=chosen.recompile_limit,
         log=ctx.ledger.frames,
+        store=store,
     )
 
 
@@ -153,14 +157,15 @@ def _instead(model: object) -> str:
 
 def _reduced(region: Any) -> Any:
     """How compiled functions are pickled: by their name where that is what it means, else to be compiled again."""
+    name = str(getattr(region, "__qualname__", ""))  # partials have none
     found: Any = sys.modules.get(region.__module__)
-    for part in str(region.__qualname__).split("."):
+    for part in name.split("."):
         found = getattr(found, part, None)
     if found is region:
-        return str(region.__qualname__)
+        return name
     if not hasattr(region, "recompile"):
-        raise TypeError(f"{region.__qualname__} was compiled by capture alone, which cannot be pickled")
-    return region.recompile, (region.function,)
+        raise TypeError(f"{name or region} was compiled by capture alone, which cannot be pickled")
+    return region.recompile, (capture.as_written(region),)
 
 
 copyreg.pickle(capture.Region, _reduced)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import capture
+import inductor
 from compile_api.memory import Written
 
 
@@ -142,8 +143,16 @@ class Ledger:
     def run_once(self) -> tuple[capture.SingleRunRecord, ...]:
         return tuple(record for record in self.frames.records() if isinstance(record, capture.SingleRunRecord))
 
+    def kept(self) -> tuple[capture.StoreRecord, ...]:
+        return tuple(record for record in self.frames.records() if isinstance(record, capture.StoreRecord))
+
     def left_alone(self) -> tuple[capture.FallbackRecord, ...]:
         return tuple(record for record in self.frames.records() if isinstance(record, capture.FallbackRecord))
+
+
+def kernels_of(kernels: Iterable[inductor.CompiledKernel]) -> tuple[Kernel, ...]:
+    """The ledger's records of the code generator's."""
+    return tuple(Kernel(k.name, None if k.path is None else str(k.path), k.operators, k.source) for k in kernels)
 
 
 def total(seconds: Iterable[tuple[str, float]]) -> float:

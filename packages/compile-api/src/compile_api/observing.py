@@ -7,7 +7,7 @@ wrapped around it unless that was asked for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,8 @@ from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCaptured, GraphRefused, Ledger
 from compile_api.options import CompileOptions
 from compile_api.stored_graph import Maker
+from compile_api.warm_start.artefacts import Artefacts
+from compile_api.warm_start.joined import described, taken_up
 
 
 def observed(entry: Backend, ctx: Context) -> CompilerFn:
@@ -31,7 +33,7 @@ def observed(entry: Backend, ctx: Context) -> CompilerFn:
         here = replace(ctx, folder=folder)
         here.progress.restart()
         started = time.perf_counter()
-        operators = tuple(str(node.target) for node in gm.graph.nodes if node.op.startswith("call_"))
+        operators = operators_of(gm)
         try:
             compiled = _compiled(entry, here, gm, example_inputs)
         finally:
@@ -47,6 +49,48 @@ def observed(entry: Backend, ctx: Context) -> CompilerFn:
 
     compile_graph.__qualname__ = entry.name  # what capture calls the backend
     return compile_graph
+
+
+def keeping(entry: Backend, ctx: Context) -> Kept:
+    """``observed`` for a use of ``compile`` whose graphs are kept for other processes."""
+    return Kept(entry, ctx, observed(entry, ctx))
+
+
+class Kept:
+    """A backend as capture's store of versions wants it: it says by what its graphs are found again."""
+
+    def __init__(self, entry: Backend, ctx: Context, make: CompilerFn) -> None:
+        self._name, self._ctx, self._make = entry.name, ctx, make
+        self.__qualname__ = entry.name  # what capture calls the backend
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[object]) -> Callable[..., Sequence[object]]:
+        compiled = self._make(gm, example_inputs)
+        self._artefacts.operators[compiled] = operators_of(gm)
+        return compiled
+
+    @property
+    def _artefacts(self) -> Artefacts:
+        assert self._ctx.artefacts is not None
+        return self._ctx.artefacts
+
+    def describe(self, compiled: Callable[..., Sequence[object]]) -> dict[str, object]:
+        return described(self._name, compiled, self._artefacts)
+
+    def take_up(self, data: object) -> Callable[..., Sequence[object]]:
+        started = time.perf_counter()
+        compiled, operators = taken_up(self._name, data, self._artefacts, self._ctx.ledger)
+        self._ctx.ledger.add(GraphCaptured(self._name, operators, time.perf_counter() - started))
+        return compiled
+
+
+def operators_of(gm: torch.fx.GraphModule) -> tuple[str, ...]:
+    return tuple(str(node.target) for node in gm.graph.nodes if node.op.startswith("call_"))
+
+
+def keeps(entry: Backend, options: CompileOptions) -> bool:
+    """Whether what is captured and compiled is kept; who looks into each graph gets all of them."""
+    looks = options.check or options.debug or options.trace
+    return bool(options.warm_start and entry.keeps and not looks and not options.cuda_graphs)
 
 
 def spares_single_runs(entry: Backend, options: CompileOptions) -> bool:

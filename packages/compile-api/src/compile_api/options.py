@@ -46,6 +46,9 @@ class CompileOptions:
     """Layers of a graph that are equal but for their weights are traced and compiled once; not with ``cuda_graphs``."""
     strict: bool = False
     """A mistake inside the compiler is raised instead of worked around; ``COMPILE_API_STRICT=1`` does the same."""
+    warm_start: bool = False
+    """Backend ``inductor`` only: what was captured and compiled is kept on disk, and a later process takes it up
+    without tracing; not with ``check``, ``debug``, ``trace`` and ``cuda_graphs``."""
     recompile_limit: int = 8
     """How many versions of one function are kept before it is left to Python."""
     providers: tuple[str, ...] = ()

@@ -44,6 +44,8 @@ class Report:
     frames: tuple[capture.GraphRecord, ...] = ()
     run_once: tuple[capture.SingleRunRecord, ...] = ()
     layers: tuple[LayersShared, ...] = ()
+    kept: tuple[capture.StoreRecord, ...] = ()
+    """What became of versions that are kept on disk for other processes."""
     parts: tuple[str, ...] = ()
     """Where the compiled ones are, if there are several."""
 
@@ -66,6 +68,17 @@ class Report:
     def seconds(self) -> float:
         """Time spent behind capture: differentiating, generating and building."""
         return sum(graph.seconds for graph in self.captured)
+
+    @property
+    def traced_again(self) -> tuple[tuple[Location, str], ...]:
+        """Where nothing on disk could be used, and where nothing could be kept, with the reason."""
+        found: list[tuple[Location, str]] = []
+        for each in self.kept:
+            if each.outcome == "taken up":  # others that were tried before it do not matter
+                found = [(at, why) for at, why in found if at != each.location]
+            elif each.outcome != "stored":
+                found.append((each.location, each.explanation))
+        return tuple(found)
 
     @property
     def written(self) -> Written:
@@ -103,6 +116,10 @@ class Report:
         if self.layers:
             stacks = ", ".join(f"{stack.layers} of {stack.operators} operators" for stack in self.layers)
             lines.insert(len(lines) - 4, f"equal layers       {stacks}, compiled once")
+        if self.kept:
+            outcomes = Counter(each.outcome for each in self.kept)
+            told = ", ".join(f"{outcomes[each]} {each}" for each in ("taken up", "stored") if outcomes[each])
+            lines.append(f"warm start         {told or 'nothing taken up'}")
         if own := self.own_kernels:
             lines.insert(
                 len(lines) - 2, f"your Triton kernels {len(own)} ({', '.join(sorted(set(own)))}), called as they are"
@@ -120,6 +137,7 @@ class Report:
         yield from section(
             "not compiled", [f"{place(each.location)}: {each.reason.explanation}" for each in self.run_once]
         )
+        yield from section("traced again", [f"{place(at)}: {why}" for at, why in self.traced_again])
         yield from section("left to Python", [_told(each.location, each.reason) for each in self.left_alone])
         yield from section(
             "refused", [f"by {each.stage}: {first_line(each.reason)}; {each.consequence}" for each in self.refused]
@@ -223,6 +241,7 @@ def of_ledger(ledger: Ledger) -> Report:
         ledger.frames_captured(),
         ledger.run_once(),
         ledger.layers_shared(),
+        ledger.kept(),
     )
 
 

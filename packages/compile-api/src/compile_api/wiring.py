@@ -22,9 +22,10 @@ from capture import CaptureWarning, WaitingNotices, carry_deliveries, inform, le
 from compile_api import logs
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
-from compile_api.ledger import GraphCompiled, GraphRefused, Kernel, LayersShared
+from compile_api.ledger import GraphCompiled, GraphRefused, LayersShared, kernels_of
 from compile_api.memory import written
 from compile_api.page import readable
+from compile_api.warm_start.artefacts import Artefact
 
 Boxed: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 
@@ -57,6 +58,7 @@ def aot_eager(ctx: Context) -> CompilerFn:
     "inductor",
     note="fused kernels: C++ on CPUs, Triton on GPUs; inference and training",
     spares_single_runs=True,
+    keeps=True,
 )
 def inductor_backend(ctx: Context) -> CompilerFn:
     try:
@@ -103,6 +105,7 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
                         # Guards have looked at what forward gets; what backward gets comes from autograd, and from the
                         # program's own hooks.
                         "check_inputs": direction == "backward" or not ctx.guarded,
+                        "store_graphs": ctx.artefacts is not None,
                     },
                     tell=lambda doing: ctx.progress.stage(f"{what}: {doing}"),
                 )
@@ -110,6 +113,10 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
             ctx.ledger.add(record)
             if ctx.folder is not None:
                 ctx.folder.compiled(record)
+            if ctx.artefacts is not None:
+                ctx.artefacts.of_graphs[compiled.call] = Artefact(
+                    compiled.key, compiled.report.not_stored or "", direction, record.nodes, record.written
+                )
             if compiled.report.failure is not None:
                 ctx.ledger.add(
                     GraphRefused("inductor", compiled.report.failure, "this graph runs operator by operator")
@@ -152,13 +159,10 @@ def described(
 ) -> GraphCompiled:
     """The ledger's record of one compiled graph; its texts take time to print, so only where someone reads them."""
     report = compiled.report
-    kernels = tuple(
-        Kernel(k.name, None if k.path is None else str(k.path), k.operators, k.source) for k in report.kernels
-    )
     return GraphCompiled(
         direction,
         len(gm.graph.nodes),
-        kernels,
+        kernels_of(report.kernels),
         report.library_calls,
         tuple(fallback.operator for fallback in report.fallbacks),
         tuple(report.seconds.items()),
@@ -192,7 +196,8 @@ def through_aotgrad(
                 decompositions=decompositions,
                 in_place=in_place,
                 lay_out=lay_out,
-                layers=ctx.options.equal_layers and not ctx.options.cuda_graphs,
+                layers=ctx.options.equal_layers and not ctx.options.cuda_graphs and ctx.artefacts is None,
+                describable=ctx.artefacts is not None,
             )
             for layers, operators in getattr(compiled, "stacks", ()):
                 ctx.ledger.add(LayersShared(layers, operators))

@@ -1,7 +1,7 @@
 """Compiles an ATen FX graph into fused kernels: C++ on CPUs, Triton on GPUs."""
 
 from inductor.api import compile, load
-from inductor.cache import cached_files, remove_cached_files
+from inductor.cache import Cache, cached_files, remove_cached_files
 from inductor.compiled import CompiledGraph
 from inductor.complaints import complaints_heard
 from inductor.counting import Metrics
@@ -21,6 +21,7 @@ from inductor.options import Options
 from inductor.report import CompiledKernel, Fallback, Report
 from inductor.rewrites.layouts import as_eager_lays, lay_out_images
 from inductor.state import STATE as _STATE
+from inductor.stored.world import surroundings
 from inductor.toolchain import Machine, find_compiler, machine
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "BadCall",
     "BadInput",
     "BuildError",
+    "Cache",
     "CacheError",
     "CompiledGraph",
     "CompiledKernel",
@@ -55,4 +57,5 @@ __all__ = [
     "machine",
     "metrics",
     "remove_cached_files",
+    "surroundings",
 ]

@@ -16,7 +16,7 @@ from aotgrad.autograd_graph.saved_inputs import Noted, SavedInput, note_saved
 from aotgrad.calling.result_versions import with_versions
 from aotgrad.calling.storage_sizes import storage_numel
 from aotgrad.calling.view_replay import Outputs, layout_arguments
-from aotgrad.calling.written_inputs import note_changes, write_back
+from aotgrad.calling.written_inputs import note_changes, refuse_again, write_back
 from aotgrad.errors import InputChanged, refuse_miscount
 from aotgrad.facts import (
     Facts,
@@ -154,17 +154,18 @@ def _write_mutations(
     torch copies lists of mixed types one by one.  How often that counts as a change, by the caller's position."""
     together: dict[torch.dtype, list[tuple[str, str]]] = {}
     counts, copied = dict(facts.counts), Counter[int]()
+    lines: list[str] = []
     for mutation in facts.mutations:
         if mutation.input in written:
             continue
         name, new = given[mutation.input], f"u{mutation.input}"
         entry = signature.inputs[mutation.input]
         if mutation.layout is not None:
-            source.add(f"{name}.as_strided_({layout_arguments(source, mutation.layout, name)})", 1)
+            lines.append(f"{name}.as_strided_({layout_arguments(source, mutation.layout, name)})")
             copied[entry.position] += 1
         if mutation.data and mutation.tracked:
             if mutation.input not in early:
-                source.add(f"{source.constant(write_back, 'write_back')}({name}, {new}, {mutation.writes})", 1)
+                lines.append(f"{source.constant(write_back, 'write_back')}({name}, {new}, {mutation.writes})")
             copied[entry.position] += max(mutation.writes, 1)
         elif mutation.data:
             seen = counts.get(entry.position, 0) > copied[entry.position] and not entry.members
@@ -173,11 +174,26 @@ def _write_mutations(
             together.setdefault(entry.value.dtype, []).append((target, new))
     for pairs in together.values():
         if len(pairs) == 1:
-            source.add("{}.copy_({})".format(*pairs[0]), 1)
+            lines.append("{}.copy_({})".format(*pairs[0]))
         else:
             targets, values = (", ".join(column) for column in zip(*pairs, strict=True))
-            source.add(f"{source.constant(foreach_copy_, 'copy')}(({targets}), ({values}))", 1)
+            lines.append(f"{source.constant(foreach_copy_, 'copy')}(({targets}), ({values}))")
+    _write_one_by_one(source, lines, [given[each.input] for each in facts.mutations if each.input not in written])
     return copied
+
+
+def _write_one_by_one(source: Source, lines: Sequence[str], targets: Sequence[str]) -> None:
+    """Torch may refuse each write, as that of a leaf, or raise behind it: the program is not run again then."""
+    if not lines:
+        return
+    source.add("written = 0", 1)
+    source.add("try:", 1)
+    for line in lines:
+        source.add(line, 2)
+        source.add("written += 1", 2)
+    source.add("except BaseException as error:", 1)
+    source.add(f"{source.constant(refuse_again, 'refuse_again')}(error, written, ({', '.join(targets)},))", 2)
+    source.add("raise", 2)
 
 
 def _write_counts(source: Source, counts: Sequence[tuple[int, int]], copied: Counter[int]) -> None:

@@ -5,9 +5,11 @@ Must not know: graphs, how the new values were computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
+
+from aotgrad.errors import mark_final
 
 
 def write_back(written: torch.Tensor, new: torch.Tensor, writes: int) -> torch.Tensor:
@@ -30,3 +32,9 @@ def note_changes(tensors: Iterable[torch.Tensor]) -> None:
         torch.autograd.graph.increment_version(changed)
     except RuntimeError:  # tensors of inference mode have no versions; to count others twice does no harm
         torch.autograd.graph.increment_version([tensor for tensor in changed if not tensor.is_inference()])
+
+
+def refuse_again(error: BaseException, written: int, targets: Sequence[torch.Tensor]) -> None:
+    """The error of a write is final where another came before it, or where torch raises once it has written."""
+    if written or any(target.is_inference() for target in targets):
+        mark_final(error)

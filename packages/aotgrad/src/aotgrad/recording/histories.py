@@ -145,6 +145,12 @@ class Histories:
         self._recorded, self._inside, self._frame, self.goes_back = True, False, None, True
         self._scopes.clear()
 
+    def close(self) -> None:
+        """The trace is over.  A frame that stays would keep all that called it, whose variables include exceptions and
+        what ends with those, until cycles are collected."""
+        self._frame = self._call = None
+        self._scopes.clear()
+
     def _see(self, value: torch.Tensor) -> None:
         """A tensor with another value and the same history was written where autograd did not look."""
         if not value.requires_grad:

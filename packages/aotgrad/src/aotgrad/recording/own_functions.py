@@ -10,10 +10,10 @@ from __future__ import annotations
 import dis
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.autograd.function import BackwardCFunction
@@ -21,6 +21,15 @@ from torch.autograd.function import BackwardCFunction
 _FUNCTION: Any = torch.autograd.Function
 _APPLY: CodeType | None = getattr(getattr(_FUNCTION.apply, "__func__", None), "__code__", None)
 _ONCE = torch.autograd.function.once_differentiable(len).__code__
+_HAVING_PROGRAMS_RUN: set[CodeType] = set()
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def has_a_program_run(function: F) -> F:
+    """Marks who has a program run: what called that is none of the program's."""
+    _HAVING_PROGRAMS_RUN.add(function.__code__)
+    return function
 
 
 class OwnBackward:
@@ -40,7 +49,7 @@ class OwnBackward:
 def callers() -> Iterator[FrameType]:
     """From whoever asks to whoever has the program run."""
     caller: FrameType | None = sys._getframe(1)
-    while caller is not None and caller.f_globals.get("__name__") != "aotgrad.tracing.joint":
+    while caller is not None and caller.f_code not in _HAVING_PROGRAMS_RUN:
         yield caller
         caller = caller.f_back
 

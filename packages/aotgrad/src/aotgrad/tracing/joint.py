@@ -35,6 +35,7 @@ from aotgrad.errors import FailsOnFakes, Unsupported, words_of
 from aotgrad.facts import Facts, OfResult
 from aotgrad.pre_autograd.rules import EarlyRules
 from aotgrad.recording.lost_writes import BY_STRIDES, refuse_overlapping, refuse_windows
+from aotgrad.recording.own_functions import has_a_program_run
 from aotgrad.recording.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
 from aotgrad.tensors import functional
@@ -85,6 +86,7 @@ class JointGraph:
 BoundProgram = Callable[[Recorder, Sequence[Any]], Sequence[Any]]
 
 
+@has_a_program_run
 def trace_joint(
     program: BoundProgram, signature: Signature, *, decompositions: Decompositions, training: bool
 ) -> JointGraph:
@@ -92,6 +94,7 @@ def trace_joint(
     recorder = Recorder(signature.fake_mode, decompositions)
     inputs = _placeholders(recorder, signature.inputs)
     with _tracing(recorder):
+        recorder.until_traced.callback(recorder.histories.close)
         for entry, given in zip(inputs, signature.inputs, strict=True):
             present(entry, given, training)
             if training and given.view and not entry.value.is_inference():

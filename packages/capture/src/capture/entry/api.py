@@ -13,6 +13,7 @@ from torch import fx
 
 from capture import _engine, state
 from capture.entry import stance
+from capture.entry.first_frames import called_from_a_frame, with_a_frame
 from capture.entry.hook import Config
 from capture.entry.steering import named_after
 from capture.entry.storing import Store
@@ -24,7 +25,7 @@ from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log, Recompile
 from capture.options import Options
 from capture.reasons import Kind, Reason
 
-LOG = Log()
+LOG = state.PROCESS.log
 """What happened in this process, through all uses of ``optimize``."""
 
 
@@ -62,7 +63,7 @@ def optimize(
         options = Options(nopython=nopython, dynamic=dynamic, strict=strict, recompile_limit=recompile_limit)
     if not isinstance(options, Options):
         raise TypeError(f"options is {options!r}; give capture.Options(nopython=True), for one")
-    config = Config(backend, options, LOG if log is None else log, store)
+    config = Config(backend, options, state.PROCESS.log if log is None else log, store)
     state.PROCESS.configurations.add(config)
     return functools.partial(_region, config)
 
@@ -78,13 +79,13 @@ def _region(config: Config, target: object, *rest: object, **named: object) -> A
     stepped = in_steps(config, target, _left_to_be_stepped(config, target))
     if stepped is not None:
         return stepped
-    return named_after(_engine.Region(target, config), target)
+    return named_after(_engine.Region(with_a_frame(target), config), target)
 
 
 def _module_region(config: Config, module: torch.nn.Module) -> Callable[..., Any]:
     """Calls the module itself, whose class says in each call what that means: programs replace ``__call__``."""
     stepped = in_steps(config, module, _left_to_be_stepped(config, module.forward), like=module.forward)
-    region = stepped or _engine.Region(module, config)
+    region = stepped or _engine.Region(with_a_frame(module), config)
     return named_after(region, module)
 
 
@@ -120,7 +121,7 @@ def _left_to_be_stepped(config: Config, target: Any) -> Callable[[], None]:
 def as_written(function: object) -> Any:
     """What was given to ``optimize``, for a function that came from it; any other object itself."""
     if isinstance(function, _engine.Region):
-        return function.function
+        return called_from_a_frame(function.function) or function.function
     if isinstance(function, CapturedModule):
         return function.module
     stepped = as_it_was(function)
@@ -161,7 +162,7 @@ def reset() -> None:
     """Forgets every captured version, and every decision to leave a function alone."""
     for config in list(state.PROCESS.configurations):
         config.forget()
-    LOG.clear()
+    state.PROCESS.log.clear()
 
 
 # -- looking ------------------------------------------------------------------------------------------------------
@@ -250,4 +251,4 @@ def not_one_graph(function: object, count: int) -> CaptureError:
 
 def records() -> tuple[Record, ...]:
     """What happened so far, oldest first."""
-    return LOG.records()
+    return state.PROCESS.log.records()

@@ -35,6 +35,7 @@ PACKAGES_LEFT_ALONE: Mapping[str, str] = {
 # only whole steps are: where those break, too, they break once for every parameter.
 _PROGRAMS = (
     os.path.join(TORCH, "nn", "modules") + os.sep,
+    os.path.join(TORCH, "ao", "nn") + os.sep,
     os.path.join(TORCH, "optim", "optimizer.py"),
     os.path.join(TORCH, "amp", "grad_scaler.py"),
 )
@@ -50,3 +51,8 @@ def is_captured(code: CodeType, module: str) -> bool:
     if filename.startswith(TORCH):
         return filename.startswith(_PROGRAMS) and not filename.endswith(_CALLS_OF_MODULES)
     return filename.startswith(PACKAGES) or not filename.startswith(STANDARD_LIBRARY)
+
+
+def passes_on(code: CodeType) -> bool:
+    """Whether the code stands between a module and what is called of it."""
+    return code.co_filename.startswith(_PROGRAMS) and code.co_filename.endswith(_CALLS_OF_MODULES)

@@ -35,8 +35,9 @@ _MOST_TRIED = 16
 class Store(Protocol):
     """Where versions are kept as bytes."""
 
-    settings: str
-    """Whatever else the results depend on: the backend's options and release, flags of torch's that it reads."""
+    @property
+    def settings(self) -> str:
+        """Whatever else the results depend on: the backend's options and release, flags of torch's that it reads."""
 
     def find(self, key: str) -> Sequence[bytes]:
         """What was kept under the key, the newest first."""

@@ -41,12 +41,15 @@ def wrap_list(ctx: World, obj: list[object], source: Source) -> Value:
         ctx.stop(Kind.WARNINGS, f"{source.expression()} is what warnings are recorded in, those of the graph too")
     ctx.guard(source, "type", list)
 
+    # When somebody looks: a list that is only appended to is not guarded by its length, so it may grow from call to
+    # call.
     def read() -> list[Value]:
         ctx.guard(source, "length", len(obj))
         return [LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)]
 
     @functools.cache
     def symbolic_length() -> Value | None:
+        # 0 and 1 stay constants, as all sizes do: loops over them are other programs.
         length = MadeSource(source, len)
         return symbol_for(ctx, len(obj), length) if len(obj) > 1 and ctx.is_dynamic(length) else None
 
@@ -59,11 +62,13 @@ def wrap_deque(ctx: World, obj: collections.deque[object], source: Source) -> Va
     ctx.guard(source, "length", len(obj))
     items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
     value = ListValue(items, source, collections.deque)
+    # What an append throws away depends on it.
     value.maxlen = _maxlen(ctx, obj, source)
     return value
 
 
 def _maxlen(ctx: World, obj: collections.deque[object], source: Source) -> int | None:
+    # A subclass may have a property by this name, which would be asked by guard and program alike.
     if getattr(type(obj), "maxlen", None) is not _MAXLEN:
         ctx.stop(Kind.CONTAINER, f"{source.expression()} is a deque with another `maxlen`")
     ctx.guard(AttrSource(source, "maxlen"), "equals", obj.maxlen)
@@ -91,6 +96,7 @@ def wrap_tuple_subclass(ctx: World, obj: tuple[object, ...], source: Source) -> 
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
 def wrap_dict(ctx: World, obj: dict[object, object], source: Source) -> Value:
     ctx.guard(source, "type", type(obj))
+    # All keys are guarded, in their order; a value only when it is read.
     entries = _entries(ctx, obj, source)
     ctx.guard(source, "keys", tuple(key for key, _ in entries))
     value = DictValue(source, type(obj))
@@ -98,6 +104,7 @@ def wrap_dict(ctx: World, obj: dict[object, object], source: Source) -> Value:
         hashed = _hashed(ctx, key, source)
         path = ObjectKeySource(source, key) if isinstance(hashed, ObjectKey) else KeySource(source, key)
         value.entries[hashed] = (ctx.literal(key), LazyValue(item, path))
+    # What was there at the beginning: effects write only what differs from it.
     value.found = dict(value.entries)
     if attributes := getattr(obj, "__dict__", None):
         ctx.guard(DictSource(source), "keys", tuple(attributes))
@@ -109,6 +116,7 @@ def wrap_dict(ctx: World, obj: dict[object, object], source: Source) -> Value:
 
 def _entries(ctx: World, obj: dict[object, object], source: Source) -> list[tuple[object, object]]:
     """The entries of a real mapping, in its own order and past the methods of a subclass."""
+    # An OrderedDict has its order in a list of its own, of which ``dict.__iter__`` knows nothing.
     keys: Any = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
     try:
         return [(key, dict.__getitem__(obj, key)) for key in keys.__iter__(obj)]
@@ -128,6 +136,7 @@ def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
             held = LazyValue(item, StorageSource(source, key, base))
             contents.entries[_hashed(ctx, key, source)] = (ctx.literal(key), held)
         if base is collections.defaultdict:
+            # The program's code for missing keys runs in the evaluation, as that of any function.
             contents.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     elif base is set:
         ctx.stop(
@@ -135,6 +144,8 @@ def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
         )
     elif isinstance(contents, ListValue):
         ctx.guard(source, "length", base.__len__(obj))
+        # By methods of the builtin class where there are such: a ``__getitem__`` of the subclass would be code that
+        # guards run.
         step = GetitemSource if base is collections.deque else functools.partial(StorageSource, base_class=base)
         contents.items = [LazyValue(item, step(source, i)) for i, item in enumerate(base.__iter__(obj))]
         contents.maxlen = _maxlen(ctx, obj, source) if base is collections.deque else None
@@ -148,8 +159,11 @@ def _hashed(ctx: World, key: object, source: Source) -> object:
     """What a key of a real dict is kept under."""
     if type(key) is tuple:
         return tuple(_hashed(ctx, item, source) for item in key)
+    # Constants are kept under themselves: their hash and ``==`` are those of C, so that a dict here finds what
+    # CPython's would.
     if isinstance(key, _KEY_TYPES) and not is_compared_by_code(key):
         return key
+    # All else by identity, where that is what its hash says; functions, modules and tensors are compared so too.
     hashing: object = type(key).__hash__
     if hashing is not object.__hash__ and not isinstance(key, (FunctionType, torch.nn.Module, torch.Tensor)):
         ctx.stop(Kind.DICT_KEYS, f"`{source.expression()}` has keys with a hash of their own", "use strings or numbers")
@@ -164,9 +178,11 @@ _HELD_BY_A_PROXY = 3
 @wraps(MappingProxyType)
 def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[object, object], source: Source) -> Value:
     """What a class or a library shows of a dict of its own; nobody can change it through here."""
+    # A proxy does not say what it shows; the collector does.
     shown = gc.get_referents(obj)[0]
     if type(shown) not in (dict, collections.OrderedDict):
         ctx.stop(Kind.MAPPING, f"`{source.expression()}` shows a mapping with methods of its own")
+    # The dict of a class may be written through the class alone, which is guarded as a class.
     if "__module__" not in shown and sys.getrefcount(shown) > _HELD_BY_A_PROXY:
         ctx.stop(Kind.MAPPING, f"`{source.expression()}` shows a dict that others hold, and may change")
     if not isinstance(source, ConstSource):
@@ -178,6 +194,7 @@ def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[object, object], source
 
 @wraps(set)
 def wrap_set(ctx: World, obj: set[object], source: Source) -> Value:
+    # A set has no positions: an item in it has no path by which it could be read again.
     if not all(isinstance(item, _KEY_TYPES) and not is_compared_by_code(item) for item in obj):
         ctx.stop(Kind.SET_ITEMS, f"`{source.expression()}` has items that are not constants")
     ctx.guard(source, "items", frozenset(obj), text=f"{source.expression()} is {obj!r}")

@@ -23,7 +23,7 @@ from capture.errors import Location
 from capture.guards import sources
 from capture.guards.decided import decided
 from capture.guards.guard import Guard
-from capture.guards.sources import Inputs, Source
+from capture.guards.sources import DictSource, Inputs, KeySource, Source
 from capture.stored.contents import Contents, NotStored, class_name
 from capture.stored.names import NamesWritten
 
@@ -54,6 +54,8 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "GetitemSource": ("parent", "key"),
 }
 _CHECKED_ON_THE_PATH = ("is",)
+_TABLES = ("_parameters", "_buffers", "_modules")
+"""Where modules keep what is no plain attribute."""
 
 
 class DataWriter:
@@ -173,6 +175,16 @@ class DataReader:
         source, kind, payload, location, text = data
         found = None if source is None else self.paths[source]
         return Guard(found, sys.intern(kind), tuple(map(self.read, payload)), location_read(location), text)
+
+    def refuse_hidden(self) -> None:
+        """Once guards hold: a parameter or submodule that the module's own dictionary hides.  Nobody hides one of a
+        module that was called before, so no guard looks; before the first call somebody may have."""
+        for path in self.paths:
+            table = getattr(path, "parent", None)
+            if isinstance(path, KeySource) and isinstance(table, KeySource) and table.key in _TABLES:
+                own = table.parent.read(self.inputs) if isinstance(table.parent, DictSource) else {}
+                if path.key in own:
+                    raise NotStored(f"`{path.expression()}` is hidden by an attribute of its own")
 
     def _text(self, number: int, text: str) -> str:
         return self._texts.setdefault(number, "".join(list(text)))

@@ -157,6 +157,7 @@ class Reading:
         self.guards = tuple(map(self.data.guard, self.body["guards"]))
 
     def rest(self, around: Around) -> Taken:
+        self.data.refuse_hidden()
         body, frame = self.body, self.inputs.function.__code__
         compiled = None if body["graph"] is None else _taken_up(around.backend, body["graph"])
         called = None if compiled is None else called_read(compiled, body["called"])

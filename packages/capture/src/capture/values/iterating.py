@@ -30,6 +30,7 @@ class UserIterator(IteratorValue):
         return next_or_none(ctx, self.owner)
 
     def send(self, ctx: Tracer, sent: Value) -> Value | None:
+        # As `yield from` does it: None steps, and only other values need an object with a ``send``.
         method = self.owner.special(ctx, "__next__") if is_none(sent) else self.owner.attribute(ctx, "send")
         assert method is not None
         try:
@@ -37,12 +38,14 @@ class UserIterator(IteratorValue):
         except UserRaised as raised:
             if not issubclass(raised.value.python_type(), StopIteration):
                 raise
+            # What `yield from` comes to; an iterator that ends by itself has None.
             self.returned = raised.value.attribute(ctx, "value")
             return None
 
     def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
         if self._method(ctx, "throw") is not None:
             ctx.stop(Kind.GENERATOR, f"an exception is thrown into {self.owner.describe()}")
+        # Without a ``throw`` an exception goes past it, to who threw it.
         raise raised
 
     def close(self, ctx: Tracer) -> None:
@@ -53,6 +56,7 @@ class UserIterator(IteratorValue):
 
     def _method(self, ctx: Tracer, name: str) -> Value | None:
         found = self.owner.plain_attribute(ctx, name)
+        # CPython asks for the attribute, and a ``__getattr__`` would see that it does.
         if found is None and self.owner.special(ctx, "__getattr__") is not None:
             ctx.stop(Kind.GENERATOR, f"{self.owner.describe()} is asked for `{name}`, which its __getattr__ answers")
         return found
@@ -76,6 +80,7 @@ class CallableIterator(IteratorValue):
         if self.finished:
             return None
         self.finished = True  # as in C, whatever happens in the call
+        # The sentinel is asked, with itself on the left, and not the value.
         value = ctx.call(self.function, [])
         self.finished = ctx.call_builtin(operator.eq, [self.sentinel, value], {}).truth(ctx)
         return None if self.finished else value
@@ -101,6 +106,8 @@ class ChainIterator(IteratorValue):
                 following = self.iterables.step(ctx)
                 if following is None:
                     return None
+                # Opened when it is needed, as in C: an iterable that cannot be iterated is an error only once its turn
+                # comes.
                 self.current = iterate(ctx, following)
             value = self.current.step(ctx)
             if value is not None:
@@ -128,6 +135,7 @@ def iterate(ctx: Tracer, value: Value) -> IteratorValue:
         return value
     if isinstance(value, ConstantValue) and isinstance(value.value, range):
         return RangeIterator(value.value)
+    # A subclass of a mapping may have an ``__iter__`` in Python; without one it is walked as what it derives from.
     if isinstance(value, UserObject) or (isinstance(value, DictValue) and _own_iter(value)):
         return _iterate_object(ctx, value)
     if isinstance(value, DictValue):
@@ -136,6 +144,7 @@ def iterate(ctx: Tracer, value: Value) -> IteratorValue:
         return DictIterator(value.owner, value.which)
     if isinstance(value, ListValue) and value.cls is collections.deque:
         return DequeIterator(value)
+    # A list is read at each step, as it may grow meanwhile; what cannot change is read once.
     return SequenceIterator(value, None if isinstance(value, ListValue) else value.elements(ctx))
 
 
@@ -147,6 +156,7 @@ def _iterate_object(ctx: Tracer, value: Value) -> IteratorValue:
     if isinstance(value, UserObject):
         method = value.special(ctx, "__iter__")
         if method is None:
+            # The old protocol counts until an IndexError: no iterator stands for where it is.
             if value.special(ctx, "__getitem__") is not None:
                 ctx.stop(Kind.ITERATION, f"{value.describe()} is iterated through `__getitem__`", "define `__iter__`")
             ctx.throw(TypeError, f"'{value.cls.__name__}' object is not iterable")

@@ -64,6 +64,12 @@ def _sources() -> str:
     return key_of(text for path in files for text in (path.name, path.read_text(encoding="utf-8")))
 
 
+def surroundings(options: Options) -> str:
+    """A digest of all that a graph which is loaded by its key alone relies on, beside its key: who keeps one for a
+    program of torch keeps this along with it."""
+    return key_of((world(options), *ambient()))
+
+
 def gpus(numbers: Iterator[int] | set[int]) -> dict[str, str]:
     """The GPUs of these numbers, by kind; none where there is no driver."""
     if not torch.cuda.is_available():

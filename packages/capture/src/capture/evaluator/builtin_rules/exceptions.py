@@ -32,18 +32,22 @@ def make_exception(
     assert isinstance(target, ClassValue)
     if issubclass(cls, _MADE_IN_THEIR_OWN_WAY) or (issubclass(cls, OSError) and len(args) > 1):
         ctx.stop(Kind.EXCEPTION_VALUE, f"{cls.__qualname__} makes more of its arguments than to keep them")
+    # ``type.__call__``, step by step: ``__new__``, and ``__init__`` where that gave an instance of the class.
     if isinstance(cls.__new__, FunctionType):
         made = realize(ctx, ctx.call(ctx.literal(cls.__new__), [target, *args], kwargs))
     else:
         made = new_exception(ctx, target, *args)
+    # A ``__new__`` may give what it likes, which is then not initialised.
     if not isinstance(made, ExceptionValue) or not derives(made.cls, cls):
         return made
     if isinstance(cls.__init__, FunctionType):
         owner, init = lookup(cls, "__init__")
         ctx.call(bind(ctx, init, owner, "__init__", made), args, kwargs)
+    # Classes in C refuse keywords, in words of their own: CPython finds them.
     elif kwargs:
         return None
     else:
+        # What a real one is made with, where it leaves the graph.
         made.new_args = list(args)
     return made
 
@@ -58,6 +62,7 @@ _CLASSES = [cls for cls in vars(builtins).values() if isinstance(cls, type) and 
 def new_exception(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
     if not derives(cls.cls, BaseException):
         ctx.stop(Kind.EXCEPTION_VALUE, f"an exception of {cls.describe()} is made")
+    # A group of plain errors is of another class than was asked for (``ExceptionGroup``).
     if derives(cls.cls, BaseExceptionGroup):
         if len(args) != 2 or kwargs:
             ctx.stop(Kind.EXCEPTION_VALUE, "a group of exceptions is made of something else")
@@ -109,6 +114,7 @@ def _argument_like(ctx: Tracer, value: Value) -> object:
         return [_argument_like(ctx, item) for item in value.items]
     if not isinstance(value, ExceptionValue):
         return constant_of(ctx, value)
+    # The text of what holds it would run the program's code, on an object that is not the program's.
     if isinstance(value.cls.__repr__, FunctionType) or isinstance(value.cls.__str__, FunctionType):
         raise NotConstant
     return _exception_like(ctx, value)
@@ -119,6 +125,7 @@ def _argument_like(ctx: Tracer, value: Value) -> object:
 
 def _only_keeps_its_arguments(cls: Any) -> bool:
     """Whether ``__init__`` is that of ``BaseException``; those with members of their own set them."""
+    # The last two are ``BaseException`` and ``object``.
     members = (member for base in cls.__mro__[:-2] for member in vars(base).values())
     return not any(isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) for member in members)
 
@@ -131,6 +138,7 @@ def init_exception(ctx: Tracer, value: ExceptionValue, *args: Value) -> Value:
 
 
 @rule(BaseException.with_traceback, kinds=(ExceptionValue, None))
+# Its traceback is made by CPython, where the exception is raised in the end.
 def with_traceback(ctx: Tracer, value: ExceptionValue, traceback: Value) -> Value:
     return value
 
@@ -140,6 +148,7 @@ def add_note(ctx: Tracer, value: ExceptionValue, note: ConstantValue) -> Value:
     if note.python_type() is not str:
         ctx.stop(Kind.EXCEPTION_VALUE, "a note is not a text")
     notes = value.plain_attribute(ctx, "__notes__")
+    # The list is made by the first note, so that most exceptions have no such attribute.
     if notes is None:
         value.absent(ctx, "__notes__")
         notes = ListValue([])
@@ -165,6 +174,7 @@ def subgroup(ctx: Tracer, group: ExceptionGroupValue, wanted: Value) -> Value:
 
 
 def _question(ctx: Tracer, wanted: Value) -> Callable[[ExceptionValue], bool]:
+    # Up to 3.12 CPython asks only functions; a bound method is no such, and is refused.
     if isinstance(wanted, (FunctionValue, BoundMethod)) and (PY313 or isinstance(wanted, FunctionValue)):
         return lambda error: realize(ctx, ctx.call(wanted, [error])).truth(ctx)
     candidates = wanted.elements(ctx) if isinstance(wanted, TupleValue) and wanted.cls is tuple else [wanted]

@@ -19,10 +19,12 @@ from capture.values.sequence import SetValue
 _Keys = dict[Any, Value]
 _LIKE_SETS = (SetValue, DictView, ConstantValue)
 # At least one operand of a kind that cannot be folded.
+# So two constants do not come here: a frozenset of constants is a constant itself, and is computed with.
 _PAIRS = ((SetValue, _LIKE_SETS), (DictView, _LIKE_SETS), (ConstantValue, (SetValue, DictView)))
 
 
 def _union(left: _Keys, right: _Keys) -> _Keys:
+    # Of equal items the left one stays, as in C; a dict keeps the value that it is given last.
     return {**right, **left}
 
 
@@ -47,12 +49,15 @@ def _both(ctx: Tracer, function: Any, left: Value, right: Value) -> tuple[_Keys,
 
 def _set_operator(function: object, in_place: object, combine: Callable[[_Keys, _Keys], _Keys]) -> None:
     def apply(ctx: Tracer, left: Value, right: Value) -> Value:
+        # The left operand says which kind it is, so `frozenset | set` is a frozenset; the keys of a dict give a set.
         cls = frozenset if left.python_type() is frozenset else set
         return SetValue(combine(*_both(ctx, function, left, right)).items(), cls=cls)
 
     def change(ctx: Tracer, left: SetValue, right: Value) -> Value:
+        # A frozenset has no `|=`: the name is bound to a new one.
         if left.cls is not set:
             return apply(ctx, left, right)
+        # Ahead of ``changed``: where the other operand ends the graph, nothing has happened to this one.
         combined = combine(*_both(ctx, function, left, right))
         ctx.changed(left)
         left.entries = combined
@@ -89,6 +94,7 @@ for _comparison in (operator.lt, operator.le, operator.gt, operator.ge):
 def add(ctx: Tracer, items: SetValue, item: Value) -> Value:
     hashed = key_of(ctx, item)
     ctx.changed(items)
+    # An equal item that is there already stays the object that it was.
     items.entries.setdefault(hashed, item)
     return NONE
 
@@ -96,6 +102,7 @@ def add(ctx: Tracer, items: SetValue, item: Value) -> Value:
 @rule(set.update, kinds=(SetValue,))
 def update_set(ctx: World, items: SetValue, *others: Value) -> Value:
     for other in others:
+        # Step by step: what a generator does between its items is done between the additions.
         iterator = iterate(ctx, other)
         while (item := iterator.step(ctx)) is not None:
             add(ctx, items, item)
@@ -143,12 +150,14 @@ def make_frozenset(ctx: Tracer, iterable: Value | None = None) -> Value:
         return iterable
     items = [] if iterable is None else iterate(ctx, iterable).rest(ctx)
     try:
+        # One constant, where it can be one: it hashes, is a key and is folded like any other.
         return ConstantValue(frozenset(constant_of(ctx, item) for item in items))
     except NotConstant:
         return SetValue(((key_of(ctx, item), item) for item in items), cls=frozenset)
 
 
 def _keys_of(ctx: Tracer, iterable: Value) -> _Keys:
+    # Methods take any iterable where operators insist on sets.
     return {key_of(ctx, item): item for item in iterate(ctx, iterable).rest(ctx)}
 
 

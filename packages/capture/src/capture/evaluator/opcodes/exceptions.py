@@ -21,15 +21,19 @@ from capture.values.sequence import ListValue, TupleValue
 def raise_varargs(ctx: World, frame: Frame, inst: Instruction) -> None:
     if inst.arg == 0:
         _reraise_current(ctx, frame)
-    cause = _instance(ctx, frame.pop()) if inst.arg == 2 else None
+    given = frame.pop() if inst.arg == 2 else None
+    # A class is called for its instance, and that of the exception ahead of that of its cause.
     raised = _instance(ctx, frame.pop())
     if not isinstance(raised, ExceptionValue):
         ctx.throw(TypeError, "exceptions must derive from BaseException")
-    if cause is not None:
+    if given is not None:
+        cause = _instance(ctx, given)
         if cause is not NONE and not isinstance(cause, ExceptionValue):
             ctx.throw(TypeError, "exception causes must derive from BaseException")
+        # It may be an exception that was there before, whose cause others see.
         ctx.changed(raised)
         raised.overlay["__cause__"] = cause
+    # ``__context__``: what was being handled here when this was raised.
     raised.raise_while(ctx.handled_here())
     raise UserRaised(raised)
 
@@ -50,6 +54,8 @@ def push_exc_info(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     raised = frame.pop()
     frame.push(HandledValue(raised))
     frame.push(raised)
+    # Beside the stack: `sys.exception()` and `raise` alone ask which one it is, from functions that are called within
+    # as well.
     frame.handling.append(raised)
 
 
@@ -70,6 +76,7 @@ class HandledValue(ExceptionValue):
 def pop_except(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     place = frame.pop()
     assert isinstance(place, HandledValue)
+    # With the clause the exception may end, and with it all that it refers to: frames, their variables, finalizers.
     require_quiet_end(ctx, place.handled)
     place.put_away = True
     frame.handling.pop()
@@ -92,6 +99,7 @@ def check_eg_match(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     """One clause of ``except*``: what is left for the clauses that follow, and what this one handles."""
     wanted, raised = frame.pop(), frame.pop()
     classes = _caught_classes(ctx, wanted)
+    # Which part of nested groups such a clause would take is not clear, so that CPython forbids it.
     if any(issubclass(cls, BaseExceptionGroup) for cls in classes):
         ctx.throw(TypeError, "catching ExceptionGroup with except* is not allowed. Use except instead.")
     match, rest = _split_for_handler(ctx, raised, classes) if isinstance(raised, ExceptionValue) else (None, None)
@@ -116,8 +124,10 @@ def _split_for_handler(
         return any(cls in error.cls.__mro__ for cls in classes)
 
     if is_caught(raised):
+        # A clause always handles a group, of one if need be.
         return (raised if isinstance(raised, ExceptionGroupValue) else wrapped(ctx, raised)), None
     if isinstance(raised, ExceptionGroupValue):
+        # By its method, which a class of the program's may have overridden.
         pair = ctx.call(raised.attribute(ctx, "split"), [TupleValue([ctx.literal(cls) for cls in classes])])
         match, rest = (realize(ctx, part) for part in pair.elements(ctx))
         return _exception_or_none(match), _exception_or_none(rest)
@@ -144,6 +154,8 @@ def prep_reraise_star(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     if not errors or not isinstance(raised, ExceptionGroupValue):
         frame.push(errors[0] if errors else NONE)
         return
+    # A part of the group that a clause raised again, by a plain `raise`: these become one group again, shaped as the
+    # one that came. What is new stands beside it.
     again = [error for error in errors if has_same_history(ctx, error, raised)]
     new: list[Value] = [error for error in errors if error not in again]
     wanted = {id(leaf.identity()) for error in again for leaf in leaves(ctx, error)}

@@ -37,6 +37,7 @@ def return_generator(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("YIELD_VALUE")
 def yield_value(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # Whoever steps this frame sees it, and stops stepping: the frame stays as it is until the next ``send``.
     frame.yielded = frame.pop()
 
 
@@ -51,6 +52,7 @@ def call_intrinsic(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def get_yield_from_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     value = frame.pop()
     if isinstance(value, CoroutineValue):
+        # `yield from` takes a coroutine within `types.coroutine` and coroutines, and nowhere else.
         if not frame.code.co_flags & 0x180:  # CO_COROUTINE, CO_ITERABLE_COROUTINE
             ctx.throw(TypeError, "cannot 'yield from' a coroutine object in a non-coroutine generator")
         frame.push(value)
@@ -61,8 +63,10 @@ def get_yield_from_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 @opcode("SEND")
 def send(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     """``yield from`` and ``await``: push what comes out of the inner one, or go on with what it returned."""
+    # What waits is not stepped by itself: each step of it steps what it waits for, which may wait in its turn.
     sent = frame.pop()
     receiver = realize(ctx, frame.stack[-1])
+    # Its place in between cannot be made again where CPython goes on, unless it was made here.
     if not isinstance(receiver, (SuspendableValue, IteratorValue)):
         ctx.stop(Kind.GENERATOR, f"{receiver.describe()} is waited for")
     value = receiver.send(ctx, sent)
@@ -88,6 +92,7 @@ def cleanup_throw(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     raised = frame.pop()
     frame.pop_unseen()
     frame.pop_unseen()
+    # ``StopIteration`` carries what it returned; anything else goes on through this frame.
     if not issubclass(raised.python_type(), StopIteration):
         raise UserRaised(raised)
     frame.push(NONE)
@@ -103,6 +108,7 @@ def get_awaitable(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     found = awaited(ctx, value)
     if found is None:
         _refuse_awaiting(ctx, value, inst.arg)
+    # Two awaiting one coroutine would step it in turns.
     if isinstance(found, CoroutineValue) and found.started and waits_for(found.frame) is not None:
         ctx.throw(RuntimeError, "coroutine is being awaited already")
     frame.push(found)
@@ -124,6 +130,7 @@ def _refuse_awaiting(ctx: Tracer, value: Value, after: int) -> NoReturn:
 @opcode("BEFORE_ASYNC_WITH")
 def before_async_with(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     manager = frame.pop()
+    # Both are looked up ahead of the call, as in CPython, so a missing exit is an error before anything is entered.
     enter, leave = (_special(ctx, manager, name) for name in ("__aenter__", "__aexit__"))
     if enter is None or leave is None:
         missed = "" if enter is None else " (missed __aexit__ method)"
@@ -160,6 +167,7 @@ def get_aiter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def get_anext(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     iterator = realize(ctx, frame.stack[-1])
     if isinstance(iterator, AsyncGeneratorValue):
+        # A step is an object of its own that is awaited; only then does the generator go on.
         frame.push(AsyncStep(iterator))
         return
     method = _special(ctx, iterator, "__anext__")
@@ -182,4 +190,5 @@ def end_async_for(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("ASYNC_GEN_WRAP")
 def async_gen_wrap(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # Marked, so that who steps it tells a value for `async for` from what an inner `await` waits for.
     frame.push(YieldedToAsync(frame.pop_unseen()))

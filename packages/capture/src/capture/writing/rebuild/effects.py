@@ -34,6 +34,7 @@ def replay_outside_list(writer: Writer, value: OutsideList) -> None:
         replay_list(writer, value)
         return
     writer.load(value)
+    # Nobody has looked at what the list held before, so nothing of it is guarded: it is only made longer.
     writer.emit.build_list(writer.load_all(value.added))
     writer.emit.list_extend()
     writer.emit.pop()
@@ -43,15 +44,18 @@ def replay_outside_list(writer: Writer, value: OutsideList) -> None:
 def replay_list(writer: Writer, value: ListValue) -> None:
     emit = writer.emit
     if value.whole is not None:
+        # Contents of an instance of a subclass: the object is what the program knows.
         fill_contents(writer, value.whole, value)
         emit.pop()
         return
     emit.build_list(writer.load_all(value.items))
     if value.cls is list:
         writer.load(value)
+        # `value[:] = items`: the list stays the object that it is, whoever else holds it.
         emit.load_const(slice(None))
         emit.store_subscr()
     else:
+        # Assignment to slices is for lists alone. Iterators over a deque look whether items have moved.
         _refill(writer, value, refill_sequence, value.moves > 0)
 
 
@@ -61,6 +65,7 @@ def replay_dict(writer: Writer, value: DictValue) -> None:
         fill_contents(writer, value.whole, value)
         writer.emit.pop()
         return
+    # None: assignments, one by one, do not bring about the order that the keys have now.
     if (changes := value.entries_changed()) is None:
         writer.emit.build_map(writer.load_all(value.pairs()) // 2)
         _refill(writer, value, refill_mapping)
@@ -84,6 +89,7 @@ def _write_entries(writer: Writer, value: DictValue, gone: list[Value], written:
 
 @replays(SetValue)
 def replay_set(writer: Writer, value: SetValue) -> None:
+    # The items in a list and not in a set: which of equal ones stays is decided by who fills the set.
     writer.emit.build_list(writer.load_all(value.parts()))
     _refill(writer, value, refill_sequence)
 
@@ -92,6 +98,7 @@ def _refill(writer: Writer, value: Value, how: Callable[..., object], *options: 
     """Make what is on top of the stack all that the container holds."""
     emit, contents = writer.emit, writer.fresh("contents")
     emit.store_fast(contents)
+    # Emptying and filling is one step: between the two nobody may see the container, no handler of a signal either.
     emit.load_uninterrupted(how)
     writer.load(value)
     emit.load_const(value.python_type())
@@ -104,6 +111,7 @@ def _refill(writer: Writer, value: Value, how: Callable[..., object], *options: 
 
 @replays(ContextVarValue)
 def replay_context_var(writer: Writer, value: ContextVarValue) -> None:
+    # By tokens, in the order of the program: each may be what somebody resets to.
     set_pending(writer, value)
 
 
@@ -120,6 +128,7 @@ def replay_cell(writer: Writer, value: CellValue) -> None:
     emit = writer.emit
     if value.content is UNBOUND:
         writer.load(value)
+        # A cell of a deleted variable is empty, which is no value that could be stored.
         emit.delete_attr("cell_contents")
         return
     writer.load(value.content)
@@ -144,6 +153,7 @@ def replay_namespace(writer: Writer, value: NamespaceValue) -> None:
     emit = writer.emit
     for name, item in value.written.items():
         if item is None:
+            # Not `del`, which raises where the name is missing.
             emit.load_uninterrupted(dict.pop)
             writer.load(value)
             emit.load_const(name)

@@ -24,6 +24,7 @@ from capture.writing.writer import Writer, builds
 @builds(UserObject, ModuleValue)
 def build_object(writer: Writer, value: UserObject) -> None:
     emit = writer.emit
+    # Never by calling the class: its ``__init__`` was evaluated, and would run a second time.
     emit.load_callable(object.__new__)
     writer.load(_class_value(value))
     emit.call(1)
@@ -35,9 +36,11 @@ def build_exception(writer: Writer, value: ExceptionValue) -> None:
     emit = writer.emit
     emit.load_callable(made_in_c(value.cls, "__new__"))
     writer.load(_class_value(value))
+    # A group keeps its members in C: given to ``__new__``, read-only after.
     args = [value.message, value.members] if isinstance(value, ExceptionGroupValue) else value.new_args
     emit.call(1 + writer.load_all(args))
     writer.keep(value, "object")
+    # That of C, which sets `args` and whatever else the class keeps in C; one in Python was evaluated.
     writer.call_const(made_in_c(value.cls, "__init__"), value, *value.new_args)
     emit.pop()
     write_attributes(writer, value)
@@ -49,6 +52,7 @@ def build_container_object(writer: Writer, value: ContainerObject) -> None:
     emit = writer.emit
     base = storage_class(value.cls)
     assert base is not None
+    # Empty at first, and kept: contents and attributes may refer to the object itself.
     emit.load_callable(base.__new__)
     writer.load(_class_value(value))
     emit.call(1)
@@ -67,8 +71,10 @@ def fill_contents(writer: Writer, owner: Value, contents: Value) -> None:
     """The object with what its contents are now, on the stack."""
     emit = writer.emit
     is_mapping = isinstance(contents, DictValue)
+    # Past the subclass's own methods: what they did was evaluated, and its results are the contents.
     emit.load_uninterrupted(refill_mapping if is_mapping else refill_sequence)
     writer.load(owner)
+    # The builtin class whose storage it is: filled by that one's own methods.
     emit.load_const(storage_class(owner.python_type()))
     count = writer.load_all(contents.pairs() if isinstance(contents, DictValue) else contents.parts())
     if is_mapping:
@@ -96,6 +102,7 @@ def build_token(writer: Writer, value: TokenValue) -> None:
 def set_pending(writer: Writer, var: ContextVarValue) -> None:
     """Set what the evaluated code has set, in its order, once."""
     for token in var.pending:
+        # Both the effect and a token that outlives the frame ask for this; whoever comes first sets, once.
         if not writer.is_kept(token):
             writer.call_const(contextvars.ContextVar.set, var, token.value)
             writer.keep(token, "token")
@@ -115,6 +122,7 @@ def write_attributes(writer: Writer, value: UserObject) -> None:
     """Assignments past the class's own ``__setattr__`` and ``__delattr__``: what those do was evaluated already."""
     emit = writer.emit
     for name, item in value.overlay.items():
+        # Deleted, and perhaps written again: only so does the name come last in ``__dict__``.
         if name in value.deleted:
             _delete_attribute(writer, value, name)
         if item is None:
@@ -125,6 +133,8 @@ def write_attributes(writer: Writer, value: UserObject) -> None:
             emit.load_attr("__dict__")
             emit.load_const(name)
             emit.store_subscr()
+        # New objects are filled before anybody sees them: a handler of a signal must not meet one without its
+        # attributes.
         elif value.source is None or isinstance(value.cls.__setattr__, types.FunctionType):
             writer.call_uninterrupted(object.__setattr__, value, ConstantValue(name), item)
             emit.pop()
@@ -135,7 +145,12 @@ def write_attributes(writer: Writer, value: UserObject) -> None:
 
 
 def _delete_attribute(writer: Writer, value: UserObject, name: str) -> None:
-    if isinstance(value.cls.__delattr__, types.FunctionType):
+    if _is_computed(value.cls, name):  # as above: a property's deleter was not asked for
+        writer.load(value)
+        writer.emit.load_attr("__dict__")
+        writer.emit.load_const(name)
+        writer.emit.delete_subscr()
+    elif isinstance(value.cls.__delattr__, types.FunctionType):
         writer.call_uninterrupted(object.__delattr__, value, ConstantValue(name))
         writer.emit.pop()
     else:

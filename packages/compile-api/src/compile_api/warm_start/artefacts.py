@@ -1,0 +1,35 @@
+"""By what compiled graphs are found again, as long as they live: noted where they are compiled or taken up.
+
+Must not know how a graph is compiled, nor who asks.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from compile_api.memory import Written
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """One compiled ATen graph: its key in the cache, or why it has none, and what the ledger says of it."""
+
+    key: str | None
+    reason: str
+    direction: str
+    nodes: int
+    written: Written
+
+
+@dataclass(slots=True)
+class Artefacts:
+    """Of one compiled function.  The graphs as capture recorded them are known by their operators."""
+
+    of_graphs: weakref.WeakKeyDictionary[Callable[..., object], Artefact] = field(
+        default_factory=weakref.WeakKeyDictionary
+    )
+    operators: weakref.WeakKeyDictionary[Callable[..., object], Sequence[str]] = field(
+        default_factory=weakref.WeakKeyDictionary
+    )

@@ -1,0 +1,107 @@
+"""What a backend made of a graph as data, and back: the differentiated plan, and the keys of its compiled graphs.
+
+    backend     its name
+    operators   of the graph as it was captured, for the report
+    plan        aotgrad's, in which each compiled graph stands as
+        key         of the code generator's cache
+        direction   forward, backward or inference
+        nodes       how many operators it has
+        written     bytes that eager, and that the compiled graph writes in one call
+
+Whatever is read is looked at before it is used: what is not as it says is refused.
+Must not know where this is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeGuard
+
+import aotgrad
+import inductor
+from capture import NotStored
+from compile_api.ledger import GraphCompiled, Ledger, kernels_of
+from compile_api.memory import Written
+from compile_api.warm_start.artefacts import Artefact, Artefacts
+
+Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
+
+_KEY = re.compile(r"[0-9a-f]{40}")
+_FIELDS = {"key": str, "direction": str, "nodes": int, "written": list}
+
+
+def described(name: str, compiled: Callable[..., Sequence[object]], artefacts: Artefacts) -> dict[str, object]:
+    """Raises ``NotStored`` where it has no form as data."""
+    missing: list[str] = []
+
+    def of_graph(inner: Callable[..., Sequence[object]]) -> Plain | None:
+        found = artefacts.of_graphs.get(inner)
+        if found is not None and found.key is not None:
+            return {
+                "key": found.key,
+                "direction": found.direction,
+                "nodes": found.nodes,
+                "written": [found.written.eager, found.written.compiled],
+            }
+        missing.append("it is not a compiled graph alone" if found is None else found.reason)
+        return None
+
+    plan = aotgrad.describe(compiled, of_graph)
+    if isinstance(plan, aotgrad.Refusal):
+        raise NotStored(missing[0] if missing else plan.reason)
+    return {"backend": name, "operators": [*artefacts.operators.get(compiled, ())], "plan": plan}
+
+
+def taken_up(
+    name: str, data: object, artefacts: Artefacts, ledger: Ledger
+) -> tuple[Callable[..., Sequence[object]], tuple[str, ...]]:
+    """The callable, with the operators of the graph that it stands for."""
+    operators = data.get("operators") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or data.get("backend") != name or not _are_texts(operators):
+        raise NotStored("what is kept of its graph is not of this form")
+    why: list[str] = []
+
+    def of_graph(kept: object) -> Callable[..., Sequence[object]] | None:
+        try:
+            return _loaded(kept, artefacts, ledger)
+        except NotStored as error:
+            why.append(str(error))
+            return None
+
+    call = aotgrad.restore(data["plan"], take_up=of_graph) if "plan" in data else None
+    if call is None:
+        raise NotStored(why[0] if why else "its graph was compiled in another mode, or what is kept of it is damaged")
+    artefacts.operators[call] = operators
+    return call, tuple(operators)
+
+
+def _are_texts(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _loaded(kept: object, artefacts: Artefacts, ledger: Ledger) -> Callable[..., Sequence[object]]:
+    if not isinstance(kept, dict) or any(type(kept.get(name)) is not kind for name, kind in _FIELDS.items()):
+        raise NotStored("what is kept of a compiled graph is not of this form")
+    written_ints = len(kept["written"]) == 2 and all(type(each) is int for each in kept["written"])
+    if not written_ints or not _KEY.fullmatch(kept["key"]):
+        raise NotStored("what is kept of a compiled graph is not of this form")
+    compiled = inductor.load(kept["key"])
+    if compiled is None:
+        raise NotStored("a compiled graph of it is no longer in the cache")
+    written = Written(*kept["written"])
+    artefacts.of_graphs[compiled.call] = Artefact(kept["key"], "", kept["direction"], kept["nodes"], written)
+    report = compiled.report
+    ledger.add(
+        GraphCompiled(
+            kept["direction"],
+            kept["nodes"],
+            kernels_of(report.kernels),
+            report.library_calls,
+            tuple(fallback.operator for fallback in report.fallbacks),
+            tuple(report.seconds.items()),
+            tuple(fallback.reason for fallback in report.fallbacks),
+            written,
+        )
+    )
+    return compiled.call

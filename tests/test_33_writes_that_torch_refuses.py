@@ -1,0 +1,58 @@
+"""Functions that write to two arguments, of which torch refuses one: that one is another kind of tensor in each call.
+
+What is written before the refusal is written once, and the error is eager's.
+"""
+
+import itertools
+
+import pytest
+import torch
+
+import compile_api
+
+KINDS = {
+    "with a history": lambda w: w * 1,
+    "a leaf": lambda w: w,
+    "a view of what has a history": lambda w: (w * 1)[:2],
+    "a view of a leaf": lambda w: w[:2],
+    "plain": lambda w: torch.ones(2),
+    "detached": lambda w: w.detach(),
+    "a view without gradients": lambda w: torch.no_grad()((w * 1).narrow)(0, 0, 2),
+    "one of several views": lambda w: (torch.stack([w, w]) * 1).unbind()[0],
+    "of inference mode": lambda w: torch.inference_mode()(torch.ones)(2),
+}
+FIRST = {"plain": lambda: torch.ones(2), "with a history": lambda: torch.ones(2, requires_grad=True) * 1}
+
+
+def whole(x, items):
+    items[-1] += 1
+    x.mul_(3)
+    return 1
+
+
+def part(x, items):
+    items[-1] += 1
+    x[0].mul_(3)
+    return x * 2
+
+
+def seen(call, first, kinds):
+    """What both arguments are after calls with these kinds of the second one, and the errors."""
+    w = torch.full((2,), 2.0, requires_grad=True)
+    for kind in kinds:
+        x, items, said = KINDS[kind](w), [first()], ""
+        try:
+            call(x, items)
+        except RuntimeError as error:
+            said = str(error).partition(".")[0]
+        yield said, items[-1].tolist(), x.tolist(), items[-1]._version, None if x.is_inference() else x._version
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("function", [whole, part])
+def test_what_is_written_before_a_refusal_is_written_once(function, first, backend):
+    for kinds in itertools.product(KINDS, KINDS):
+        compiled = compile_api.compile(function, backend=backend)
+        assert list(seen(compiled, FIRST[first], kinds)) == list(seen(function, FIRST[first], kinds)), kinds
+        assert compile_api.report(compiled).captured or kinds[0] not in ("plain", "detached")
