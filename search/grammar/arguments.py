@@ -122,6 +122,50 @@ self.w.requires_grad_(False)
 if x.requires_grad: x.retain_grad(); self.last = x
 """.strip().splitlines()
 
+BLOCK_FORWARD = """
+x = self.lin(x)
+x = self.lin(x)
+x = x + self.lin(x)
+x = x * self.scale
+x += self.w
+x = self.batch(x)
+x = F.dropout(x, 0.5, self.training)
+x = checkpoint(self.lin, x, use_reentrant=False)
+self.n += 1
+self.n = self.n + x.detach().mean()
+self.calls += 1
+x = x * self.calls
+self.last = x.detach()
+if self.last is not None: x = x + self.last
+self.kept.append(self.calls)
+if self.training: x = x * 2
+x = x.mul_(self.scale)
+with torch.no_grad(): self.w.add_(1)
+x = x.view_as(x)
+x = x.detach()
+""".strip().splitlines()
+
+UNLIKE = """
+self.blocks[2].scale = 3
+self.blocks[1].register_forward_hook(lambda module, given, result: result + 1)
+self.blocks[2].register_forward_pre_hook(lambda module, given: (given[0] * 2,))
+self.blocks[3].lin.weight = self.blocks[1].lin.weight
+self.blocks[2].eval()
+self.blocks[3].w.requires_grad_(False)
+self.blocks[3] = self.blocks[1]
+self.blocks[2].lin = nn.Identity()
+self.blocks[1].double()
+""".strip().splitlines()
+
+PASSES = """
+for block in self.blocks: x = block(x)
+for block in self.blocks: x = block(x)
+for i, block in enumerate(self.blocks): x = x + block(x) * i
+for block in [*self.blocks, *self.blocks]: x = block(x)
+for i, block in enumerate(self.blocks): block.scale = i // 2; x = block(x)
+for block in self.blocks: self.kept.append(x); x = block(x)
+""".strip().splitlines()
+
 OPTIMIZERS = """
 torch.optim.SGD({}, lr=0.1)
 torch.optim.SGD({}, lr=0.1, momentum=0.9)
@@ -157,13 +201,27 @@ def model(draw: random.Random) -> str:
         lines.append("        self.two = self.one")
     lines += [f"        {line}" for line in BUFFERS]
     lines += ["        self.w = nn.Parameter(torch.ones(3))", "        self.calls = 0", "        self.kept = []"]
-    body = draw.sample(FORWARD, draw.randint(1, 5))
+    body, block = draw.sample(FORWARD, draw.randint(1, 5)), ""
+    if draw.random() < 0.25:
+        block = "\n\n\n" + _block(draw)
+        lines += ["        self.blocks = nn.ModuleList(Block() for _ in range(5))"]
+        lines += [f"        {line}" for line in draw.sample(UNLIKE, draw.choice((0, 0, 1, 2)))]
+        body.insert(draw.randint(0, len(body)), draw.choice(PASSES))
     if not any("self.one" in line or "self.two" in line for line in body):
         body.insert(draw.randint(0, len(body)), "x = self.one(x)")
     ends = ["return x"] * 6 + ["return x, self.n", "return self.w", "return x.sum()"]
-    return "\n".join(
-        [*lines, "", "    def forward(self, x):", *("        " + line for line in [*body, draw.choice(ends)])]
-    )
+    body.append(draw.choice(ends))
+    return "\n".join([*lines, "", "    def forward(self, x):", *("        " + line for line in body)]) + block
+
+
+def _block(draw: random.Random) -> str:
+    """What a model has several of, each equal to the others but for its parameters and for what is done to one."""
+    lines = ["class Block(nn.Module):", "    def __init__(self):", "        super().__init__()"]
+    lines += ["        self.lin, self.batch = nn.Linear(3, 3), nn.BatchNorm1d(3)"]
+    lines += ["        self.w = nn.Parameter(torch.ones(3))", '        self.register_buffer("n", torch.zeros(()))']
+    lines += ["        self.scale, self.calls, self.last, self.kept = 2, 0, None, []", "", "    def forward(self, x):"]
+    body = [*draw.sample(BLOCK_FORWARD, draw.randint(1, 4)), "return x"]
+    return "\n".join([*lines, *("        " + line for line in body)])
 
 
 CHOICES = """

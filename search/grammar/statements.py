@@ -323,6 +323,8 @@ s.model.eval()
 s.model.train()
 s.model.requires_grad_(False)
 s.model.zero_grad()
+for block in getattr(s.model, "blocks", [])[3:]: block.scale = 4
+for block in getattr(s.model, "blocks", [])[3:4]: block.eval()
 s.items.append(torch.ones(2))
 s.items.clear()
 s.table["k"] = torch.ones(3)

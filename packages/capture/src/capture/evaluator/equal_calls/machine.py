@@ -60,7 +60,7 @@ class MachineOfEqualCalls(Machine):
         self._within = 0  # what is an event by itself, or is never one
         self._place: Location | None = None  # of the event that is done again
         self._epoch = 0  # how often something changed that a call may look at
-        self._changed: dict[int, Value] = {}  # what was made here and changed since the epoch was asked for
+        self._changed: set[int] = set()  # what was made here and changed since the epoch was asked for
         self._sights: collections.Counter[type] = collections.Counter()
         self._tapes: dict[type, list[Tape]] = {}
         self._memories: set[int] = set()  # of real tensors that were met
@@ -285,12 +285,12 @@ class MachineOfEqualCalls(Machine):
         if value.source is not None or isinstance(value, (TensorValue, NamespaceValue)):
             self._epoch += 1
         else:
-            self._changed[id(value)] = value
+            self._changed.add(id(value))
 
     def _epoch_now(self) -> int:
         """What exists only here may hang on what existed before.  Where it hung there when it changed and no longer
         does, something on the way to it has changed, too."""
-        changed, self._changed = self._changed, {}
+        changed, self._changed = self._changed, set()
         if (
             changed
             and self.effects
