@@ -144,6 +144,9 @@ class Captured:
 def pytest_addoption(parser: pytest.Parser) -> None:
     said = "what capture does by default with calls of modules that are equal but for the module"
     parser.addoption("--equal-calls", choices=("off", "on", "verify"), help=said)
+    parser.addoption(
+        "--captured", action="store_true", help="fail what evaluates frames, captures nothing and says nothing"
+    )
 
 
 def _take_equal_calls_for(choice: str) -> None:
@@ -160,7 +163,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", "error::capture.CaptureWarning")
         if (choice := config.getoption("equal_calls")) is not None:
             _take_equal_calls_for(choice)
-    config.pluginmanager.register(Captured(), "captured")
+    if config.getoption("captured"):
+        config.pluginmanager.register(Captured(), "captured")
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not reporter.isatty and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(reporter), "progress")
