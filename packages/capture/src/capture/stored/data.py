@@ -183,7 +183,7 @@ class DataReader:
             table = getattr(path, "parent", None)
             if isinstance(path, KeySource) and isinstance(table, KeySource) and table.key in _TABLES:
                 own = table.parent.read(self.inputs) if isinstance(table.parent, DictSource) else {}
-                if path.key in own:
+                if path.key in own and path.key in table.read(self.inputs):  # a path may lead to what is not there
                     raise NotStored(f"`{path.expression()}` is hidden by an attribute of its own")
 
     def _text(self, number: int, text: str) -> str:
