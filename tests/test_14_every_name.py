@@ -132,7 +132,7 @@ VALUES = {
     "cuda_graphs": [True, False], "max_autotune": [True], "trace": [True, "traces"], "debug": [True, "folder"],
     "check": [True], "labels": [True], "min_cut": [True, False], "strict": [True, False], "recompile_limit": [1, 64],
     "providers": [["CPUExecutionProvider"], ()], "cuda_graph_pool_bytes": [1 << 30], "cuda_graph_recordings": [1],
-    "equal_layers": [True, False],
+    "equal_layers": [True, False], "warm_start": [True, False],
 }  # fmt: skip
 
 
