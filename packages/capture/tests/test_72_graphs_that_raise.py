@@ -452,3 +452,43 @@ def test_what_is_raised_while_a_graphs_error_is_looked_at_leaves_nothing_handled
     with pytest.raises(KeyboardInterrupt):
         captured(rows)(torch.ones(2))
     assert sys.exc_info() == (None, None, None)
+
+
+def _given(kind):
+    w = torch.ones(2, 3, requires_grad=True)
+    with torch.no_grad():
+        unknown = (w * 1).view(3, 2)
+    return {
+        "computed": w * 1,
+        "a leaf": w,
+        "a view": (w * 1).view(3, 2).t(),
+        "of a leaf": w.view(3, 2).t(),
+        "one of several": (w * 1)[None].unbind(0)[0],
+        "of no history": unknown.t(),
+        "without gradients": w.detach(),
+    }[kind]
+
+
+_GIVEN = ["computed", "a leaf", "a view", "of a leaf", "one of several", "of no history", "without gradients"]
+
+
+@pytest.mark.parametrize("then", _GIVEN)
+@pytest.mark.parametrize("first", _GIVEN)
+def test_what_torch_lets_nobody_write_to_is_refused_behind_all_effects(first, then):
+    def function(x, y, seen):
+        y.add_(1)
+        seen.append(len(seen))
+        x.mul_(2)
+
+    region = captured(function)
+    with contextlib.suppress(RuntimeError):
+        region(_given(first), torch.ones(2), [])
+    outcomes = []
+    for run in (function, region):
+        x, y, seen, error = _given(then), torch.ones(2), [], None
+        try:
+            run(x, y, seen)
+        except RuntimeError as raised:
+            error = str(raised)
+        outcomes.append((error, seen, y.tolist(), x.tolist()))
+    assert outcomes[0] == outcomes[1]

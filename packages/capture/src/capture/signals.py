@@ -6,6 +6,9 @@ handler that raises, as that of Ctrl-C does, would end the process.  While a bac
 What a handler raises is the program's own, a time limit by ``SIGALRM`` say, and wherever it comes it is no mistake of
 ours: it travels as ``Delivered``, which no ``except Exception`` on its way takes for one.  So does what another thread
 sets by ``PyThreadState_SetAsyncExc``, which nothing can hold back: whoever catches anything says ``let_through`` first.
+
+Handlers find torch's modes as the program left them (``surroundings``), and functions that they call are not captured
+meanwhile: both are in the middle of something.
 """
 
 from __future__ import annotations
@@ -22,15 +25,15 @@ from types import BuiltinFunctionType, CodeType
 from typing import Any
 
 from capture import state
+from capture.surroundings import Surroundings
 
 Handler = Callable[[int, Any], Any]
 
-_NUMBERS = tuple(
-    getattr(_signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2")
-    if hasattr(_signal, name)
+_NUMBERS = (
+    _signal.SIGINT,
+    *sorted(_signal.valid_signals() - {_signal.SIGINT}),
 )
-"""Those that programs have handlers for.  The one of Ctrl-C is the first to be replaced and the last to be put back."""
+"""The one of Ctrl-C is the first to be replaced and the last to be put back."""
 
 
 class Delivered(BaseException):
@@ -53,16 +56,22 @@ def carrying() -> Iterator[None]:
 
 
 class Wrapped:
-    """A handler of the program's whose exceptions are carried."""
+    """A handler of the program's whose exceptions are carried, and that finds torch as the program left it."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, surroundings: Surroundings) -> None:
         self.handler = handler
+        self.surroundings = surroundings
 
     def __call__(self, number: int, frame: object) -> None:
+        here = state.PROCESS.of_thread
+        here.handling += 1
         try:
-            self.handler(number, frame)
+            with self.surroundings.back():
+                self.handler(number, frame)
         except Exception as error:  # noqa: BLE001 - whatever it raises is the program's
             raise Delivered(error) from None
+        finally:
+            here.handling -= 1
 
 
 @contextmanager
@@ -70,8 +79,9 @@ def carried() -> Iterator[None]:
     """Around a compiler: what a handler raises leaves it as it was raised, whatever is caught within.
 
     Inside another one, the outer one unwraps it."""
-    wrapped = _wrap()
+    wrapped: dict[int, Wrapped] = {}
     try:
+        _wrap(wrapped, Surroundings.now())
         with carrying():
             yield
     except Delivered as delivered:
@@ -136,21 +146,26 @@ def _code(handler: object) -> CodeType | None:
     return getattr(handler, "__code__", None)
 
 
-def _wrap() -> dict[int, Wrapped]:
+def _wrap(wrapped: dict[int, Wrapped], surroundings: Surroundings) -> None:
     """Handlers are the main thread's: elsewhere there is nothing to wrap, and no one may."""
-    wrapped: dict[int, Wrapped] = {}
     if threading.current_thread() is not threading.main_thread():
-        return wrapped
+        return
     for number in _NUMBERS:
         handler = _signal.getsignal(number)
         if callable(handler) and not isinstance(handler, Wrapped):
-            wrapped[number] = Wrapped(handler)
+            wrapped[number] = Wrapped(handler, surroundings)
             _signal.signal(number, wrapped[number])
-    return wrapped
 
 
 def _unwrap(wrapped: dict[int, Wrapped]) -> None:
-    """In reverse; what was set meanwhile stays."""
+    """In reverse; what was set meanwhile stays.  A Ctrl-C in the middle of it is raised when all are back."""
+    try:
+        _put_back_all(wrapped)
+    finally:
+        _put_back_all(wrapped)
+
+
+def _put_back_all(wrapped: dict[int, Wrapped]) -> None:
     for number, handler in reversed(wrapped.items()):
         if _signal.getsignal(number) is handler:
             _signal.signal(number, handler.handler)
@@ -161,6 +176,7 @@ class HeldSignals:
 
     def __init__(self) -> None:
         self._handlers: dict[int, Handler] = {}
+        self._surroundings = Surroundings.now()
         self.waiting: list[int] = []
 
     @contextmanager
@@ -168,6 +184,7 @@ class HeldSignals:
         if self._handlers or threading.current_thread() is not threading.main_thread():
             yield
             return
+        self._surroundings = Surroundings.now()
         try:
             self._hold()
             yield
@@ -179,8 +196,10 @@ class HeldSignals:
         """While a backend compiles, nothing waits."""
         held = bool(self._handlers)
         self._put_back()
-        wrapped = _wrap() if held else {}
+        wrapped: dict[int, Wrapped] = {}
         try:
+            if held:
+                _wrap(wrapped, self._surroundings)
             yield
         finally:
             _unwrap(wrapped)
@@ -190,10 +209,16 @@ class HeldSignals:
     def deliver(self) -> None:
         """Between two instructions: what came meanwhile is handled now, and may raise."""
         while self.waiting:
-            number = self.waiting.pop(0)
-            handler = self._handlers.get(number)
-            if handler is not None:
-                Wrapped(handler)(number, sys._getframe(1))
+            try:
+                number = self.waiting.pop(0)
+            except IndexError:  # another one came just now, and took the last of its kind along
+                return
+            self._handle(number, sys._getframe(1))
+
+    def _handle(self, number: int, frame: object) -> None:
+        handler = self._handlers.get(number)
+        if handler is not None:
+            Wrapped(handler, self._surroundings)(number, frame)
 
     def _hold(self) -> None:
         for number in _NUMBERS:
@@ -214,8 +239,8 @@ class HeldSignals:
 
     def _note(self, number: int, frame: object) -> None:
         """A second one of its kind does not wait: where an instruction takes that long, somebody wants out."""
-        if number not in self.waiting:
+        if number in self.waiting and number in self._handlers:
+            self.waiting.remove(number)
+            self._handle(number, frame)
+        else:
             self.waiting.append(number)
-            return
-        self.waiting.remove(number)
-        Wrapped(self._handlers[number])(number, frame)

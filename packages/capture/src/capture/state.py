@@ -42,6 +42,8 @@ class OfThread(threading.local):
     """Whether it is within ``error_on_graph_break(True)``."""
     carrying: int = 0
     """How many calls carry what a signal's handler raised: the outermost one unwraps it."""
+    handling: int = 0
+    """How many handlers of signals run that came while something was captured or compiled."""
     only_captured: int = 0
     """How many calls use only what was captured."""
     notices: list[Notice] | None = None

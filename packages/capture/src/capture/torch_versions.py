@@ -128,6 +128,18 @@ INSIDES = Insides(
                 ("utils._device._device_constructors", "which tells what it acts on"),
             )
         ),
+        *(
+            Inside(
+                f"torch._C.{name}", why, "handlers of signals that come while a graph is compiled may meet its modes"
+            )
+            for name, why in (
+                ("_ForceDispatchKeyGuard", "which puts the program's modes back"),
+                ("_dispatch_tls_local_include_set", "which tells what is switched on"),
+                ("_dispatch_tls_local_exclude_set", "which tells what is switched off"),
+                ("_pop_torch_dispatch_stack", "which takes a mode off the stack"),
+                ("_push_on_torch_dispatch_stack", "which puts it back"),
+            )
+        ),
         Inside(
             "torch.autograd.forward_ad._current_level",
             "which tells that gradients are computed in forward mode",

@@ -112,7 +112,7 @@ _engine.run_outside(importlib._bootstrap._find_and_load.__code__)  # type: ignor
 def translate_frame(config: Config, function: FunctionType, args: tuple[object, ...]) -> Verdict:
     """What the engine calls on a miss."""
     code = function.__code__
-    if is_disabled(function):
+    if is_disabled(function) or state.PROCESS.of_thread.handling:
         return _engine.SKIP_ONCE
     if is_triton_kernel(function) or not is_captured(code, str(function.__globals__.get("__name__"))):
         return _engine.SKIP_ALWAYS
@@ -121,11 +121,11 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[object, 
     location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
     if program_settings().disabled:
         return _engine.SKIP_ONCE
-    state, inputs = config.cache.state(code), Inputs(function, args)
-    due = state.due(inputs)
+    versions, inputs = config.cache.state(code), Inputs(function, args)
+    due = versions.due(inputs)
     if due is not None and not stance.is_default():
         return due.stays()
-    if due is None and not stance.may_translate(location, lambda: state.why(inputs)):
+    if due is None and not stance.may_translate(location, lambda: versions.why(inputs)):
         return _engine.SKIP_ONCE
     try:
         with carrying():

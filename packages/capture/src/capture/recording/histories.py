@@ -101,13 +101,15 @@ def _tell_views(ctx: Recording, written: Iterable[torch.Tensor]) -> None:
 
 
 def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
-    """A tensor that has hooks or keeps its gradient is changed in place by CPython: they move to its new history."""
+    """A tensor that has hooks or keeps its gradient is changed in place by CPython: they move to its new history.
+
+    Torch lets nobody change a leaf."""
     for key, (value, step) in list(ctx.graph.arrived.items()):
         if _last_step(ctx, name, value.fake) is not step:
             del ctx.graph.arrived[key]
             if value.obj.retains_grad or value.obj._backward_hooks:
                 _spoilt(ctx, f"`{name}` changes {value.describe()}, which has hooks or keeps its gradient")
-            for attribute in ("retains_grad", "_backward_hooks"):
+            for attribute in ("retains_grad", "_backward_hooks", "is_leaf"):
                 ctx.guard(AttrSource(value.source, attribute), "false")
 
 
