@@ -7,6 +7,7 @@ import contextlib
 import enum
 import operator
 import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -324,6 +325,8 @@ class _Operands:
 
     def _container(self, value: Value) -> tuple[object, object]:
         if isinstance(value, SequenceValue):
+            if issubclass(value.python_type(), deque):
+                self.ctx.stop(Kind.CONTAINER, f"`{self.operation}` is given {value.describe()}, which torch may refuse")
             # Torch's functions ask for a list or a tuple, and for nothing that the program derived from one.
             nodes, fakes = self.all(value.items)
             make = list if isinstance(value, ListValue) else tuple

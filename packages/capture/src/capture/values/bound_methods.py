@@ -9,7 +9,7 @@ from types import BuiltinMethodType, MethodDescriptorType, MethodWrapperType, Wr
 from typing import NoReturn
 
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value
+from capture.values.base import Tracer, Value, type_name
 from capture.values.constant import ConstantValue
 
 BOUND: dict[type, type] = {MethodDescriptorType: BuiltinMethodType, WrapperDescriptorType: MethodWrapperType}
@@ -46,4 +46,4 @@ def _qualified(receiver: Value, descriptor: Descriptor, kind: type) -> str:
 
 
 def _missing(ctx: Tracer, kind: type, name: str) -> NoReturn:
-    ctx.throw(AttributeError, f"'{kind.__name__}' object has no attribute '{name}'")
+    ctx.throw(AttributeError, f"'{type_name(kind)}' object has no attribute '{name}'")

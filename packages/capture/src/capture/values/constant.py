@@ -6,7 +6,7 @@ from typing import Any
 
 from capture.guards.sources import Source
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value
+from capture.values.base import Tracer, Value, type_name
 from capture.values.own_methods import own_method
 
 
@@ -34,7 +34,7 @@ class ConstantValue(Value):
     def elements(self, ctx: Tracer) -> list[Value]:
         if isinstance(self.value, (str, bytes, range, frozenset)):
             return [ctx.literal(item) for item in self.value]
-        return ctx.throw(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+        return ctx.throw(TypeError, f"'{type_name(type(self.value))}' object is not iterable")
 
     def __repr__(self) -> str:
         return f"<constant {self.value!r}>"
@@ -59,6 +59,11 @@ NONE = ConstantValue(None)
 TRUE = ConstantValue(True)
 FALSE = ConstantValue(False)
 NOT_IMPLEMENTED = ConstantValue(NotImplemented)
+
+
+def is_none(value: object) -> bool:
+    """Whether it is None, of which each path makes a value of its own."""
+    return isinstance(value, ConstantValue) and value.value is None
 
 
 def boolean(value: bool) -> ConstantValue:

@@ -13,12 +13,12 @@ from typing import Any
 
 from capture.errors import UserRaised
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize
-from capture.values.constant import NONE
+from capture.values.base import Tracer, Value, realize, type_name
+from capture.values.constant import NONE, is_none
 from capture.values.exception import ExceptionValue
 from capture.values.function import BuiltinValue, FunctionValue
 from capture.values.iterating import UserIterator
-from capture.values.iterator import IteratorValue, is_none
+from capture.values.iterator import IteratorValue
 from capture.values.user_object import UserObject
 
 
@@ -344,5 +344,5 @@ def awaited(ctx: Tracer, value: Value) -> Value | None:
     if is_awaitable(made):
         ctx.throw(TypeError, "__await__() returned a coroutine")
     if not isinstance(made, IteratorValue):
-        ctx.throw(TypeError, f"__await__() returned non-iterator of type '{made.python_type().__name__}'")
+        ctx.throw(TypeError, f"__await__() returned non-iterator of type '{type_name(made.python_type())}'")
     return made

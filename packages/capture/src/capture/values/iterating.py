@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from capture.errors import UserRaised
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize
-from capture.values.constant import ConstantValue
-from capture.values.iterator import DequeIterator, DictIterator, IteratorValue, RangeIterator, SequenceIterator, is_none
+from capture.values.base import Tracer, Value, realize, type_name
+from capture.values.constant import ConstantValue, is_none
+from capture.values.iterator import DequeIterator, DictIterator, IteratorValue, RangeIterator, SequenceIterator
 from capture.values.mapping import DictValue, DictView
 from capture.values.sequence import ListValue
 from capture.values.user_object import UserObject
@@ -124,7 +124,7 @@ def next_or_none(ctx: Tracer, owner: UserObject) -> Value | None:
     """One ``__next__``; StopIteration is the end."""
     method = owner.special(ctx, "__next__")
     if method is None:
-        ctx.throw(TypeError, f"'{owner.cls.__name__}' object is not an iterator")
+        ctx.throw(TypeError, f"'{type_name(owner.cls)}' object is not an iterator")
     return ctx.attempt(method, StopIteration)
 
 
@@ -159,13 +159,13 @@ def _iterate_object(ctx: Tracer, value: Value) -> IteratorValue:
             # The old protocol counts until an IndexError: no iterator stands for where it is.
             if value.special(ctx, "__getitem__") is not None:
                 ctx.stop(Kind.ITERATION, f"{value.describe()} is iterated through `__getitem__`", "define `__iter__`")
-            ctx.throw(TypeError, f"'{value.cls.__name__}' object is not iterable")
+            ctx.throw(TypeError, f"'{type_name(value.cls)}' object is not iterable")
         made = realize(ctx, ctx.call(method, []))
         if isinstance(made, UserObject):
             if made.special(ctx, "__next__") is None:
-                ctx.throw(TypeError, f"iter() returned non-iterator of type '{made.cls.__name__}'")
+                ctx.throw(TypeError, f"iter() returned non-iterator of type '{type_name(made.cls)}'")
             return UserIterator(made)
         if not isinstance(made, IteratorValue):
-            ctx.throw(TypeError, f"iter() returned non-iterator of type '{made.python_type().__name__}'")
+            ctx.throw(TypeError, f"iter() returned non-iterator of type '{type_name(made.python_type())}'")
         return made
     return SequenceIterator(value, value.elements(ctx))

@@ -14,8 +14,8 @@ from typing import Any
 from capture.errors import UserRaised
 from capture.guards.sources import Source
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize
-from capture.values.constant import NONE, ConstantValue
+from capture.values.base import Tracer, Value, realize, type_name
+from capture.values.constant import NONE, ConstantValue, is_none
 from capture.values.function import BuiltinValue, PartialValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
@@ -44,7 +44,7 @@ class IteratorValue(Value):
 
     def send(self, ctx: Tracer, sent: Value) -> Value | None:
         if not is_none(sent):
-            ctx.throw(AttributeError, f"'{self.python_type().__name__}' object has no attribute 'send'")
+            ctx.throw(AttributeError, f"'{type_name(self.python_type())}' object has no attribute 'send'")
         return self.step(ctx)
 
     def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
@@ -501,7 +501,7 @@ class FilterIterator(IteratorValue):
 
     def advance(self, ctx: Tracer) -> Value | None:
         while (value := self.over.step(ctx)) is not None:
-            verdict = value if self.predicate is NONE else ctx.call(self.predicate, [value])
+            verdict = value if is_none(self.predicate) else ctx.call(self.predicate, [value])
             if realize(ctx, verdict).truth(ctx):
                 return value
         return None
@@ -535,10 +535,6 @@ class PairIterator(IteratorValue):
         yield self.over
         if self.previous is not None:
             yield self.previous
-
-
-def is_none(value: Value) -> bool:
-    return isinstance(value, ConstantValue) and value.value is None
 
 
 def taken_result(ended: Any) -> tuple[Value, ...]:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from capture.guards.sources import ConstSource, Source
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize, trusted
+from capture.values.base import Tracer, Value, realize, trusted, type_name
 from capture.values.classes import ClassValue, SuperValue
 from capture.values.constant import ConstantValue
 from capture.values.function import BuiltinValue, FunctionValue
@@ -87,7 +87,7 @@ class MemberValue(Value):
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if self.kind is not staticmethod:
-            ctx.throw(TypeError, f"'{self.kind.__name__}' object is not callable")
+            ctx.throw(TypeError, f"'{type_name(self.kind)}' object is not callable")
         return ctx.call(self.functions[0], args, kwargs)
 
     def parts(self) -> Iterator[Value]:

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterator
-from datetime import date, time, timedelta
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 
 from capture.guards.sources import DictSource, KeySource, Source
 from capture.reasons import Kind
-from capture.values.base import NotConstant, Tracer, Value, realize, root_package
+from capture.values.base import NotConstant, Tracer, Value, realize, root_package, type_name
 from capture.values.constant import differs_from_itself
 from capture.values.sequence import TupleValue
-
-COMPARED_BY_VALUE = (str, bytes, int, float, complex, tuple, frozenset, range, slice, MethodType, date, time, timedelta)
 
 
 class ObjectKey:
@@ -58,7 +55,7 @@ def key_of(ctx: Tracer, value: Value) -> object:
         # No constant: a tensor, a module, an object of the program's.
         return _identity_key(ctx, value)
     except TypeError:
-        ctx.throw(TypeError, f"unhashable type: '{value.python_type().__name__}'")
+        ctx.throw(TypeError, f"unhashable type: '{type_name((value.whole or value).python_type())}'")
 
 
 def is_compared_by_code(key: object) -> bool:
@@ -70,13 +67,12 @@ def is_compared_by_code(key: object) -> bool:
 
 
 def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
-    cls = value.python_type()
+    cls = (value.whole or value).python_type()
     if cls in (int, float, bool):
         ctx.stop(Kind.HASH, f"{value.describe()} is hashed", "use a constant as key")
     if cls.__hash__ is None:
-        ctx.throw(TypeError, f"unhashable type: '{cls.__name__}'")
-    own: object = cls.__hash__
-    if own is not object.__hash__ and not _hashes_by_identity(cls):
+        ctx.throw(TypeError, f"unhashable type: '{type_name(cls)}'")
+    if not _hashes_by_identity(cls):
         ctx.stop(Kind.HASH, f"{value.describe()} is hashed by code of its own", "use a constant as key")
     # It must be none of the others that are keys, in later calls too: relied on there.
     ctx.keys.add(ctx, value)
@@ -84,11 +80,10 @@ def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
 
 
 def _hashes_by_identity(cls: type) -> bool:
-    """Torch's classes in Python, and those in C but for what is compared by its value: a class derived from ``str``."""
+    """Torch's classes do, in C and in Python; any other that hashes by code of its own may equal something else:
+    a number of numpy's, a ``Decimal``, a class derived from ``str``."""
     own: object = cls.__hash__
-    if root_package(own) == "torch":
-        return True
-    return not hasattr(own, "__code__") and not issubclass(getattr(own, "__objclass__", object), COMPARED_BY_VALUE)
+    return own is object.__hash__ or root_package(own) == "torch"
 
 
 Entries = dict[Any, tuple[Value, Value]]
@@ -130,7 +125,7 @@ class DictValue(Value):
             return realize(ctx, self.attributes[name])
         if self.source is not None:
             ctx.guard(KeySource(DictSource(self.source), name), "absent")
-        return ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return ctx.throw(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         may_have = self.cls is collections.OrderedDict and self.whole is None

@@ -13,7 +13,7 @@ from torch.nn.modules import module as torch_module
 from capture._engine import Region
 from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, realize, type_name
 from capture.values.mapping import DictValue
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
@@ -96,7 +96,7 @@ class ModuleValue(UserObject):
         found = self._in_tables(ctx, name)
         if found is None:
             self.absent(ctx, name)
-            ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            ctx.throw(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
         return found
 
     def _in_tables(self, ctx: Tracer, name: str) -> Value | None:

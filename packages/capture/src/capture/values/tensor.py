@@ -18,9 +18,9 @@ from torch import fx
 from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource, Source
 from capture.reasons import Kind
 from capture.values.autograd_leaves import has_known_history, is_leaf
-from capture.values.base import Tracer, Value, realize, trusted
+from capture.values.base import Tracer, Value, realize, trusted, type_name
 from capture.values.bound_methods import BOUND, attribute_of_bound
-from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.constant import NONE, ConstantValue, boolean, is_none
 from capture.values.sequence import TupleValue
 
 # What a fake tensor answers about its real one; anything else of a tensor is a method or an operation.
@@ -143,7 +143,7 @@ class TensorValue(Value):
             if name in held:
                 return ctx.wrap(held[name], AttrSource(self.source, name))
             ctx.guard(KeySource(DictSource(self.source), name), "absent")
-        return ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return ctx.throw(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         if name == "requires_grad" and isinstance(value, ConstantValue):
@@ -170,7 +170,7 @@ class TensorValue(Value):
             ctx.stop(Kind.ERROR_IN_AN_OPERATION, f"{self.describe()} is assigned as its own gradient")
         try:
             # Tried on a twin, so that this fake keeps what it has.
-            self.fake.detach().grad = None if grad is NONE else grad.fake  # type: ignore[attr-defined]
+            self.fake.detach().grad = None if is_none(grad) else grad.fake  # type: ignore[attr-defined]
         except (AttributeError, RuntimeError, TypeError) as error:
             ctx.stop(Kind.ERROR_IN_AN_OPERATION, f"a gradient is assigned that does not fit: {error}")
 

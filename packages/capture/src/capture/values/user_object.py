@@ -230,7 +230,7 @@ class UserObject(Value):
             ctx.throw(AttributeError, _no_place(self.cls, name, member))
         if value is None and not self._has_own(name):
             self.absent(ctx, name)
-            ctx.throw(AttributeError, name if slot else f"'{self.cls.__name__}' object has no attribute '{name}'")
+            ctx.throw(AttributeError, name if slot else f"'{type_name(self.cls)}' object has no attribute '{name}'")
         ctx.changed(self)
         if value is None:
             self.forget(ctx, name)
@@ -282,7 +282,7 @@ class UserObject(Value):
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         method = self.special(ctx, "__call__")
         if method is None:
-            ctx.throw(TypeError, f"'{self.cls.__name__}' object is not callable")
+            ctx.throw(TypeError, f"'{type_name(self.cls)}' object is not callable")
         return ctx.call(method, args, kwargs)
 
     def special(self, ctx: Tracer, name: str) -> Value | None:

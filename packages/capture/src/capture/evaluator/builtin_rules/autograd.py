@@ -21,7 +21,7 @@ from capture.recording.graph import memory_of
 from capture.torch_versions import set_grad_enabled
 from capture.values.autograd_leaves import History, has_known_history
 from capture.values.base import Tracer, Value, realize
-from capture.values.constant import FALSE, NONE, TRUE
+from capture.values.constant import FALSE, NONE, TRUE, is_none
 from capture.values.sequence import ListValue, SequenceValue
 from capture.values.tensor import TensorValue
 
@@ -92,12 +92,12 @@ def backward_of_several(
     inputs: Value = NONE,
 ) -> Value:
     losses = _tensors(ctx, tensors)
-    if not losses or grad_variables is not NONE:
+    if not losses or not is_none(grad_variables):
         ctx.stop(Kind.AUTOGRAD, "`backward()` is called without tensors, or with `grad_variables`")
-    if inputs is not NONE:
+    if not is_none(inputs):
         _insist_on_no_reentrant_checkpoint(ctx, losses)
     # Each once, in the order in which they were met.
-    leaves = _leaves(ctx, losses) if inputs is NONE else list(dict.fromkeys(_tensors(ctx, inputs)))
+    leaves = _leaves(ctx, losses) if is_none(inputs) else list(dict.fromkeys(_tensors(ctx, inputs)))
     if not leaves:
         ctx.stop(Kind.AUTOGRAD, f"`backward()` of {losses[0].describe()} reaches no leaf in the graph")
     for leaf in leaves:
@@ -107,7 +107,7 @@ def backward_of_several(
     options = {"grad_outputs": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph}
     # ``allow_unused``: a leaf that nothing reaches keeps its ``grad``.
     found = _gradients(ctx, tensors, ListValue(leaves), **options, allow_unused=TRUE)
-    if inputs is NONE:
+    if is_none(inputs):
         ctx.graph.mark_last(torch.autograd.grad, "all_leaves")
     _accumulate(ctx, leaves, found.elements(ctx), taken, create_graph=create_graph.truth(ctx))
     return NONE

@@ -13,7 +13,7 @@ from capture.evaluator.world import World
 from capture.reasons import Kind, Reason
 from capture.values.autograd_leaves import History
 from capture.values.base import Value, reachable, realize, settled
-from capture.values.constant import FALSE, NONE, TRUE
+from capture.values.constant import FALSE, NONE, TRUE, is_none
 from capture.values.function import CellValue, FunctionValue
 from capture.values.tensor import TensorValue
 
@@ -27,7 +27,7 @@ def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Va
     if not torch.is_grad_enabled():
         return ctx.call(function, args, kwargs)
     reentrant = own.get("use_reentrant", NONE)
-    if reentrant is NONE or "context_fn" in own or own.get("debug", FALSE).truth(ctx):
+    if is_none(reentrant) or "context_fn" in own or own.get("debug", FALSE).truth(ctx):
         ctx.stop(Kind.CHECKPOINT, "`checkpoint` is called without `use_reentrant`, with `context_fn` or for debugging")
     if reentrant.truth(ctx) and not any(isinstance(arg, TensorValue) and arg.fake.requires_grad for arg in args):
         ctx.stop(Kind.CHECKPOINT, "a reentrant `checkpoint` of tensors without gradients gives its parameters none")

@@ -19,7 +19,7 @@ from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, callable_type, derives, is_iterable, realize, throw_as
-from capture.values.constant import NONE, ConstantValue
+from capture.values.constant import NONE, ConstantValue, is_none
 from capture.values.container_object import ContainerObject, contents_of, leave_subclass
 from capture.values.function import BuiltinValue
 from capture.values.iterating import iterate
@@ -381,7 +381,7 @@ rule(collections.OrderedDict)(_make_dict(collections.OrderedDict))
 
 @rule(collections.defaultdict)
 def make_defaultdict(ctx: World, factory: Value = NONE, other: Value | None = None, /, **named: Value) -> Value:
-    if factory is not NONE and not callable_type(factory):
+    if not is_none(factory) and not callable_type(factory):
         throw_as(ctx, collections.defaultdict, 0)
     made = DictValue(cls=collections.defaultdict)
     # Entries given at once do not go through the factory.

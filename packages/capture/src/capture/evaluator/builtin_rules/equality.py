@@ -92,9 +92,12 @@ def keys_like_a_set(ctx: Tracer, value: Value) -> dict[object, Value] | None:
 
 
 def _sequences_equal(ctx: Tracer, left: SequenceValue, right: SequenceValue) -> bool:
-    if sequence_kind(left) is not sequence_kind(right) or len(left.items) != len(right.items):
+    kind, same_length = sequence_kind(left), len(left.items) == len(right.items)
+    if kind is not sequence_kind(right) or (kind is not tuple and not same_length):
         return False
-    return all(values_equal(ctx, a, b) for a, b in zip(left.items, right.items, strict=True))
+    # A tuple asks its items before it compares lengths.
+    equal = all(values_equal(ctx, a, b) for a, b in zip(left.items, right.items, strict=False))
+    return equal and same_length
 
 
 def sequence_kind(value: SequenceValue) -> type:

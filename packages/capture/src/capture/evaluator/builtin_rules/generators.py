@@ -12,7 +12,7 @@ from capture.evaluator.builtin_rules.registry import rule
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.classes import ClassValue
-from capture.values.constant import NONE
+from capture.values.constant import NONE, is_none
 from capture.values.exception import ExceptionValue
 from capture.values.generator import (
     STEP_TYPES,
@@ -23,7 +23,7 @@ from capture.values.generator import (
     CoroutineWrapper,
     SuspendableValue,
 )
-from capture.values.iterator import is_none, taken_result
+from capture.values.iterator import taken_result
 from capture.values.user_object import UserObject
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.values.base import Tracer, Value, held_by, realize, type_name
-from capture.values.constant import NONE, ConstantValue
+from capture.values.constant import ConstantValue, is_none
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
@@ -27,7 +27,7 @@ def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Valu
     # A whole slice of a tuple is the tuple itself.
     chosen = items.items[slice_of(ctx, index)]
     if items.cls is tuple and len(chosen) == len(items.items) and not isinstance(items, ListValue):
-        return items if index.step is NONE else TupleValue(chosen)
+        return items if is_none(index.step) else TupleValue(chosen)
     if isinstance(items, ListValue):
         return ListValue(chosen)
     return TupleValue(chosen, cls=items.cls if items.cls.__name__ == "Size" else tuple)
@@ -91,8 +91,13 @@ def index_of(ctx: Tracer, value: Value) -> int:
     return position
 
 
+def has_index(value: Value) -> bool:
+    """Whether it may be used as a position."""
+    return isinstance(value, SymbolicNumber) or held_by(value.python_type(), "__index__") is not None
+
+
 def _position(ctx: Tracer, items: SequenceValue, index: Value) -> int:
-    if not isinstance(index, SymbolicNumber) and held_by(index.python_type(), "__index__") is None:
+    if not has_index(index):
         name, kind = type_name(index.python_type()), "list" if issubclass(items.python_type(), list) else "tuple"
         if issubclass(items.python_type(), deque):
             ctx.throw(TypeError, f"sequence index must be integer, not '{name}'")
@@ -104,11 +109,9 @@ def slice_of(ctx: Tracer, value: SliceValue) -> slice:
     parts = [realize(ctx, part) for part in value.parts()]
     if isinstance(parts[2], ConstantValue) and parts[2].value == 0:
         ctx.throw(ValueError, "slice step cannot be zero")
-    return slice(*(None if _is_none(part) else index_of(ctx, part) for part in parts))
-
-
-def _is_none(value: Value) -> bool:
-    return isinstance(value, ConstantValue) and value.value is None
+    if not all(is_none(part) or has_index(part) for part in parts):
+        ctx.throw(TypeError, "slice indices must be integers or None or have an __index__ method")
+    return slice(*(None if is_none(part) else index_of(ctx, part) for part in parts))
 
 
 @rule(operator.getitem, kinds=(DictValue, None))
@@ -121,7 +124,7 @@ def index_dict(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
         missing = mapping.whole.special(ctx, "__missing__")
         if missing is not None:
             return ctx.call(missing, [key])
-    if mapping.default_factory is not None and not _is_none(mapping.default_factory):
+    if mapping.default_factory is not None and not is_none(mapping.default_factory):
         made = ctx.call(mapping.default_factory, [])
         # Stored before it is given: whoever asks again gets the same object.
         mapping.put(ctx, key, made)
@@ -157,7 +160,7 @@ def _object_item(name: str) -> Callable[..., Value]:
     def through_method(ctx: Tracer, owner: UserObject, *operands: Value) -> Value:
         method = owner.special(ctx, name)
         if method is None:
-            ctx.throw(TypeError, f"'{owner.cls.__name__}' object {_ITEM_ERRORS[name]}")
+            ctx.throw(TypeError, f"'{type_name(owner.cls)}' object {_ITEM_ERRORS[name]}")
         return ctx.call(method, operands)
 
     return through_method

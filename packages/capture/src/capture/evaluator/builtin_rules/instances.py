@@ -19,7 +19,7 @@ from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, callable_type, derives, held_by, module_name
 from capture.values.classes import ClassValue, SuperValue, bind
-from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE
+from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, is_none
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.function import BoundMethod, FunctionValue, PartialValue
 from capture.values.module import ModuleValue
@@ -62,7 +62,7 @@ def make_method(ctx: Tracer, function: Value, receiver: Value) -> Value:
 
 @rule(FunctionType.__get__, kinds=(FunctionValue, None))
 def bind_function(ctx: Tracer, function: FunctionValue, receiver: Value, cls: Value = NONE) -> Value:
-    return function if receiver is NONE else BoundMethod(receiver, function)
+    return function if is_none(receiver) else BoundMethod(receiver, function)
 
 
 @rule(getattr(MethodType, "__get__", FunctionType.__get__), kinds=(BoundMethod, None))

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from capture.evaluator.builtin_rules.formulas import computed, is_known_before, named
-from capture.evaluator.builtin_rules.indexing import index_of
+from capture.evaluator.builtin_rules.indexing import has_index, index_of
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, callable_type, realize, throw_as
-from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.base import Tracer, Value, callable_type, realize, throw_as, type_name
+from capture.values.constant import NONE, ConstantValue, boolean, is_none
 from capture.values.iterating import CallableIterator, ChainIterator, UserIterator, iterate
 from capture.values.iterator import (
     CountIterator,
@@ -102,7 +102,7 @@ def length(ctx: Tracer, value: Value) -> Value:
         folded = fold(ctx, len, [value], {})
         assert folded is not None
         return folded
-    return ctx.throw(TypeError, f"object of type '{value.python_type().__name__}' has no len()")
+    return ctx.throw(TypeError, f"object of type '{type_name(value.python_type())}' has no len()")
 
 
 def _tensor_length(ctx: Tracer, value: TensorValue) -> Value:
@@ -139,13 +139,13 @@ def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Val
         if method is not None and default is None:
             return ctx.call(method, [])
         if method is None:
-            ctx.throw(TypeError, f"'{iterator.cls.__name__}' object is not an iterator")
+            ctx.throw(TypeError, f"'{type_name(iterator.cls)}' object is not an iterator")
         # With a default, or for none, the program does not see the exception.
         found = ctx.attempt(method, StopIteration)
     elif isinstance(iterator, IteratorValue):
         found = iterator.step(ctx)
     else:
-        ctx.throw(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
+        ctx.throw(TypeError, f"'{type_name(iterator.python_type())}' object is not an iterator")
     if found is not None:
         return found
     if default is not None:
@@ -156,6 +156,8 @@ def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Val
 
 @rule(enumerate, kinds=(None,))
 def make_enumerate(ctx: Tracer, value: Value, start: Value | None = None) -> Value:
+    if start is not None and not isinstance(start, SymbolicNumber):
+        start = ctx.call_builtin(operator.index, [start], {})
     numbers = CountIterator(start or ConstantValue(0), ConstantValue(1))
     # The items come first: an exhausted iterable must not use up a number.
     return EnumerateIterator(numbers, iterate(ctx, value))
@@ -200,7 +202,7 @@ def make_reversed(ctx: World, value: Value) -> Value:
         return ctx.call(value.attribute(ctx, "__reversed__"), [])
     # What is neither reversible nor indexed is refused by Python itself; of what is left nothing is known.
     if not hasattr(value.python_type(), "__reversed__") and not hasattr(value.python_type(), "__getitem__"):
-        ctx.throw(TypeError, f"'{value.python_type().__name__}' object is not reversible")
+        ctx.throw(TypeError, f"'{type_name(value.python_type())}' object is not reversible")
     return ctx.stop(Kind.ITERATION, f"{value.describe()} is iterated backwards")
 
 
@@ -210,7 +212,7 @@ def _reversed_object(ctx: World, value: UserObject) -> Value:
         return ctx.call(method, [])
     item = value.special(ctx, "__getitem__")
     if item is None or hasattr(value.cls, "__reversed__"):  # where that is None
-        ctx.throw(TypeError, f"'{value.cls.__name__}' object is not reversible")
+        ctx.throw(TypeError, f"'{type_name(value.cls)}' object is not reversible")
     # The length is asked for once, here; later changes of it are not seen, as in C.
     return ReverseObjectIterator(value, item, index_of(ctx, length(ctx, value)) - 1)
 
@@ -240,7 +242,9 @@ def make_islice(
     ctx: Tracer, iterable: Value, first: Value, stop: Value | None = None, step: Value | None = None, /
 ) -> Value:
     given = [bound for bound in (first, stop, step) if bound is not None]
-    limits = [None if bound is NONE else index_of(ctx, bound) for bound in given]
+    if not all(is_none(bound) or has_index(bound) for bound in given):
+        ctx.stop(Kind.ITERATION, "`itertools.islice` is called with bounds that it refuses")
+    limits = [None if is_none(bound) else index_of(ctx, bound) for bound in given]
     # CPython runs it and raises ValueError in its own words.
     if any(limit is not None and limit < 0 for limit in limits) or limits[2:] == [0]:
         ctx.stop(Kind.ITERATION, "`itertools.islice` is called with bounds that it refuses")
@@ -260,7 +264,7 @@ def _rows(cls: Any) -> Any:
 
     def make(ctx: Tracer, iterable: Value, r: Value | None = None) -> Value:
         pool = iterate(ctx, iterable).rest(ctx)
-        options = [] if r is None or r is NONE else [index_of(ctx, r)]
+        options = [] if r is None or is_none(r) else [index_of(ctx, r)]
         if (not options and cls is itertools.combinations) or options[:1] < [0] * len(options):
             ctx.stop(Kind.ITERATION, f"`itertools.{cls.__name__}` is called in a way that it refuses")
         return RowIterator(cls, [pool], options)
@@ -362,15 +366,15 @@ def _extreme(function: Any, better: object) -> Any:
                 return default
             throw_as(ctx, function, ())
         # Known, or decided by a guard on sizes.
-        if all(isinstance(value, (ConstantValue, SymbolicNumber)) for value in values) and key is NONE:
+        if all(isinstance(value, (ConstantValue, SymbolicNumber)) for value in values) and is_none(key):
             return _extreme_number(ctx, function, better, values)
         # A number that only the data can tell: no branch, a number computed from both.  Of whole numbers it does not
         # matter which of two equal ones is given.
-        if len(values) == 2 and key is NONE and _are_whole_numbers(values):
+        if len(values) == 2 and is_none(key) and _are_whole_numbers(values):
             return ScalarValue(int, function=function, operands=values)
         best, best_key = None, None
         for value in values:
-            measure = value if key is NONE else ctx.call(key, [value])
+            measure = value if is_none(key) else ctx.call(key, [value])
             # Only a strictly better one replaces it: of equals the first is given.
             if best_key is None or ctx.call_builtin(better, [measure, best_key], {}).truth(ctx):
                 best, best_key = value, measure
@@ -400,7 +404,7 @@ rule(max)(_extreme(max, operator.gt))
 @rule(sorted, kinds=(None,))
 def make_sorted(ctx: Tracer, iterable: Value, *, key: Value = NONE, reverse: Value | None = None) -> Value:
     values = [realize(ctx, value) for value in iterate(ctx, iterable).rest(ctx)]
-    measures = [value if key is NONE else ctx.call(key, [value]) for value in values]
+    measures = [value if is_none(key) else ctx.call(key, [value]) for value in values]
 
     def compare(a: int, b: int) -> int:
         """Sorting asks no more than whether one is less than the other."""

@@ -8,7 +8,7 @@ from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value
-from capture.values.constant import FALSE, NONE, TRUE, ConstantValue
+from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, is_none
 from capture.values.lock import LOCK, RLOCK, LockValue
 from capture.values.user_object import UserObject
 
@@ -75,7 +75,7 @@ def is_held(ctx: World, lock: LockValue) -> Value:
 
 @rule(threading.Semaphore.acquire, kinds=(UserObject,))
 def enter_semaphore(ctx: World, semaphore: UserObject, blocking: Value = TRUE, timeout: Value = NONE) -> Value:
-    _insist_on_waiting(ctx, semaphore, blocking, timeout is not NONE)
+    _insist_on_waiting(ctx, semaphore, blocking, not is_none(timeout))
     if semaphore.source is None or semaphore.overlay:
         ctx.stop(Kind.LOCK, "a semaphore that was made or changed in the captured code is taken", _HINT)
     ctx.effects.locks.take(ctx, semaphore)

@@ -8,22 +8,18 @@ from collections.abc import Sequence
 from capture.evaluator.builtin_rules.equality import values_equal
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue, boolean, differs_from_itself
 from capture.values.iterating import iterate
 from capture.values.mapping import DictValue, DictView, key_of
-from capture.values.sequence import SequenceValue, SetValue
+from capture.values.sequence import SequenceValue
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
 
 @rule(operator.contains, kinds=(DictValue, None))
 def key_in_dict(ctx: Tracer, container: DictValue, item: Value) -> Value:
-    return boolean(key_of(ctx, item) in container.entries)
-
-
-@rule(operator.contains, kinds=(SetValue, None))
-def item_in_set(ctx: Tracer, container: SetValue, item: Value) -> Value:
     return boolean(key_of(ctx, item) in container.entries)
 
 
@@ -74,6 +70,8 @@ def item_in_object(ctx: Tracer, container: UserObject, item: Value) -> Value:
     method = container.special(ctx, "__contains__")
     if method is not None:
         return boolean(ctx.call(method, [item]).truth(ctx))
+    if not (hasattr(container.cls, "__iter__") or hasattr(container.cls, "__getitem__")):
+        ctx.stop(Kind.BUILTIN, f"{item.describe()} is looked for in {container.describe()}, which contains nothing")
     iterator = iterate(ctx, container)
     while (other := iterator.step(ctx)) is not None:  # no further than to the first
         if values_equal(ctx, other, item):

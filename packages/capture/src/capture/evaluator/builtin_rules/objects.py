@@ -30,6 +30,7 @@ from capture.values.base import (
     realize,
     root_package,
     trusted,
+    type_name,
 )
 from capture.values.classes import ClassValue, bind
 from capture.values.constant import NONE, TRUE, ConstantValue, boolean, plain_text
@@ -246,7 +247,7 @@ def plain_reading(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value:
     found = owner.plain_attribute(ctx, text)
     if found is None:
         owner.absent(ctx, text)
-        ctx.throw(AttributeError, f"'{owner.cls.__name__}' object has no attribute '{text}'")
+        ctx.throw(AttributeError, f"'{type_name(owner.cls)}' object has no attribute '{text}'")
     return found
 
 
@@ -255,7 +256,7 @@ def module_reading(ctx: Tracer, owner: ModuleValue, name: ConstantValue) -> Valu
     text = _as_name(ctx, name)
     found = owner._in_tables(ctx, text)
     if found is None:
-        ctx.throw(AttributeError, f"'{owner.cls.__name__}' object has no attribute '{text}'")
+        ctx.throw(AttributeError, f"'{type_name(owner.cls)}' object has no attribute '{text}'")
     return found
 
 

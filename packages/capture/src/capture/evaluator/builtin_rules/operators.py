@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any, NoReturn
 
 import torch
@@ -20,9 +20,9 @@ from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.signals import let_through
-from capture.values.base import Tracer, Value, derives
+from capture.values.base import Tracer, Value, derives, type_name
 from capture.values.constant import NOT_IMPLEMENTED, ConstantValue, boolean
-from capture.values.container_object import leave_subclass
+from capture.values.container_object import ContainerObject, leave_subclass, storage_class
 from capture.values.mapping import DictValue, DictView
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
 from capture.values.symint import SymbolicNumber
@@ -67,10 +67,10 @@ def operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mappi
     if any(isinstance(arg, TensorValue) for arg in args):
         # ``x += t`` of a number x makes a new tensor: nothing is changed in place.
         return ctx.record(function if isinstance(args[0], TensorValue) else plain_in_place(function), args, {})
-    if any(isinstance(arg, SymbolicNumber) for arg in args):
-        return _symbolic(ctx, function, args)
     if any(isinstance(arg, UserObject) for arg in args):
         return _special_methods(ctx, function, args)
+    if any(isinstance(arg, SymbolicNumber) for arg in args):
+        return _symbolic(ctx, function, args)
     if function in (operator.eq, operator.ne):
         return equality(ctx, function, *args)
     if (
@@ -84,6 +84,8 @@ def operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mappi
 
 def _refuse(ctx: Tracer, function: Any, args: Sequence[Value]) -> NoReturn:
     """Raise what Python raises for operands of these types, in its words."""
+    if plain_in_place(function) is operator.mod and args[0].python_type() in (str, bytes):
+        ctx.stop(Kind.BUILTIN, f"{args[0].describe()} is formatted with {args[1].describe()}")  # which it may well fit
     try:
         # Python is asked with empty containers of the same types: the words of a TypeError depend on types alone.
         samples = [arg.value if isinstance(arg, ConstantValue) else arg.python_type()() for arg in args]
@@ -115,8 +117,8 @@ def _symbol(function: Any) -> str:
 
 def _symbolic(ctx: World, function: Any, args: Sequence[Value]) -> Value | None:
     if not all(isinstance(arg, SymbolicNumber) or _is_number(arg) for arg in args):
-        # A size is never equal to what is no number.
-        if function in (operator.eq, operator.ne):
+        others = [arg for arg in args if not isinstance(arg, SymbolicNumber)]
+        if function in (operator.eq, operator.ne) and all(map(_is_no_number, others)):
             return boolean(function is operator.ne)
         # As a list repeated n times: the size becomes a constant of this version.
         return fold(ctx, function, [_specialized(arg) for arg in args], {})
@@ -135,6 +137,11 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, ConstantValue) and isinstance(value.value, (int, float))
 
 
+def _is_no_number(value: Value) -> bool:
+    """Whether no size is equal to it; a complex number or one of numpy's may be."""
+    return not isinstance(value, ConstantValue) or isinstance(value.value, (str, bytes, type(None)))
+
+
 def _specialized(value: Value) -> Value:
     return ConstantValue(value.specialized()) if isinstance(value, SymbolicNumber) else value
 
@@ -144,6 +151,8 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
     if function in _UNARY:
         return _try_method(ctx, args[0], _UNARY[function])
     left, right = args
+    if _knows_first(function, left):
+        ctx.stop(Kind.BUILTIN, f"`{_symbol(function)}` of {left.describe()} and {right.describe()}")
     attempts = _comparing(name, left, right) if name in _REFLECTED else _combining(function, left, right)
     for receiver, method, operand in attempts:
         # NotImplemented lets the next one try.
@@ -153,7 +162,9 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
     if function in (operator.eq, operator.ne):
         # Where both sides pass, ``==`` is identity.
         return boolean(ctx.is_one_object(left, right) == (function is operator.eq))
-    names = [arg.python_type().__name__ for arg in args]
+    if not all(map(_is_bare, args)):
+        ctx.stop(Kind.SPECIAL_METHOD, f"`{_symbol(function)}` of {left.describe()} and {right.describe()}")
+    names = [type_name(arg.python_type()) for arg in args]
     if function in _COMPARISONS:
         text = f"'{_symbol(function)}' not supported between instances of '{names[0]}' and '{names[1]}'"
     else:
@@ -161,6 +172,26 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
     return ctx.throw(TypeError, text)
 
 
+def _knows_first(function: Any, left: Value) -> bool:
+    """Whether the left one takes any object: a text formats it, keys of a dict are joined with whatever it gives."""
+    if isinstance(left, DictView):
+        return plain_in_place(function) in (operator.and_, operator.or_, operator.sub, operator.xor)
+    return plain_in_place(function) is operator.mod and left.python_type() in (str, bytes)
+
+
+def _is_bare(value: Value) -> bool:
+    """Whether nothing written in C may accept another kind of operand, or refuse it in words of its own: a text formats
+    any object, and a sequence is repeated by whatever has an ``__index__``."""
+    if not isinstance(value, UserObject):
+        return value.python_type() in (int, float, complex, bool, type(None))
+    *classes, root, _ = (object, *value.cls.__mro__)
+    return all(cls is object or cls.__flags__ & _MADE_AT_RUN_TIME for cls in (*classes, root)) and (
+        root is object or not vars(root).keys().isdisjoint(_OF_PYTHONS_CLASSES)
+    )
+
+
+_MADE_AT_RUN_TIME = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_OF_PYTHONS_CLASSES = frozenset({"__dict__", "__weakref__", "__slots__"})
 _Attempt = tuple[Value, str, Value]
 
 
@@ -202,7 +233,22 @@ def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Va
             return equal if equal is None or _not_implemented(equal) else boolean(not equal.truth(ctx))
         return None
     method = receiver.special(ctx, name)
-    return None if method is None else ctx.call(method, operands)
+    if method is None:
+        return None
+    if isinstance(receiver, ContainerObject) and name not in members:
+        _insist_on_the_same_kind(ctx, receiver, name, operands)
+    return ctx.call(method, operands)
+
+
+_REPEATS = frozenset({"__mul__", "__rmul__", "__imul__"})
+
+
+def _insist_on_the_same_kind(ctx: Tracer, receiver: ContainerObject, name: str, operands: Sequence[Value]) -> None:
+    """A container's own method says `NotImplemented` to what is none of its kind, and its rule here raises."""
+    kind = int if name in _REPEATS else storage_class(receiver.cls)
+    own = isinstance(lookup(receiver.cls, name)[1], FunctionType)
+    if not own and not all(derives(operand.python_type(), kind) for operand in operands):
+        ctx.stop(Kind.SPECIAL_METHOD, f"`{name}` of {receiver.describe()} is called with {operands[0].describe()}")
 
 
 # -- sequences ---------------------------------------------------------------------------------------------------
@@ -291,6 +337,8 @@ def repeat_in_place(ctx: Tracer, items: ListValue, count: ConstantValue) -> Valu
 
 @rule(operator.mul, kinds=(ConstantValue, SequenceValue))
 def repeat_reflected(ctx: World, count: ConstantValue, items: SequenceValue) -> Value:
+    if not hasattr(type(count.value), "__index__"):
+        _refuse(ctx, operator.mul, [count, items])
     return repeat(ctx, items, count)
 
 
@@ -325,7 +373,7 @@ def object_as_index(ctx: Tracer, value: UserObject) -> Value:
         ctx.stop(Kind.INDEX, f"{value.describe()} is an integer with an `__index__` of its own")
     said = value.answer(ctx, "__index__", int)
     if said is None:
-        ctx.throw(TypeError, f"'{value.cls.__name__}' object cannot be interpreted as an integer")
+        ctx.throw(TypeError, f"'{type_name(value.cls)}' object cannot be interpreted as an integer")
     return said
 
 

@@ -15,7 +15,7 @@ from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.recording.graph import memory_of
 from capture.values.base import Tracer, Value, realize
-from capture.values.constant import NONE, ConstantValue
+from capture.values.constant import NONE, ConstantValue, is_none
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
@@ -76,7 +76,7 @@ def _selected(ctx: Tracer, tensor: TensorValue, index: Value) -> tuple[TensorVal
             continue
         if isinstance(entry, ConstantValue) and entry.value is None:
             tensor = _applied(ctx, "unsqueeze", tensor, dimension)
-        rest.append(_ALL if entry is NONE else entry)
+        rest.append(_ALL if is_none(entry) else entry)
         following = sum(size or 0 for size in sizes[place + 1 :])
         dimension = tensor.fake.dim() - following if _is_ellipsis(entry) else dimension + (sizes[place] or 1)
     rest += entries[places[-1] + 1 :]

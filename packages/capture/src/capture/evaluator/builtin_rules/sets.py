@@ -10,10 +10,10 @@ from capture.evaluator.builtin_rules.equality import keys_like_a_set
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import NotConstant, Tracer, Value
+from capture.values.base import NotConstant, Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.iterating import iterate
-from capture.values.mapping import DictView, key_of
+from capture.values.mapping import DictView, ObjectKey, key_of
 from capture.values.sequence import SetValue
 
 _Keys = dict[Any, Value]
@@ -29,7 +29,9 @@ def _union(left: _Keys, right: _Keys) -> _Keys:
 
 
 def _intersection(left: _Keys, right: _Keys) -> _Keys:
-    return {key: item for key, item in left.items() if key in right}
+    """Of equal items, those of the smaller one."""
+    fewer, more = (left, right) if len(left) < len(right) else (right, left)
+    return {key: item for key, item in fewer.items() if key in more}
 
 
 def _difference(left: _Keys, right: _Keys) -> _Keys:
@@ -109,9 +111,31 @@ def update_set(ctx: World, items: SetValue, *others: Value) -> Value:
     return NONE
 
 
+def searched_key(ctx: Tracer, item: Value) -> object:
+    """What is looked for in a set, in which a set is found as the frozenset that it equals."""
+    item = realize(ctx, item)
+    if not isinstance(item, SetValue) or item.cls is not set:
+        return key_of(ctx, item)
+    if any(isinstance(key, ObjectKey) for key in item.entries):
+        ctx.stop(Kind.HASH, f"{item.describe()} is looked for in a set of sets")
+    return frozenset(item.entries)
+
+
+@rule(operator.contains, kinds=(SetValue, None))
+def item_in_set(ctx: Tracer, container: SetValue, item: Value) -> Value:
+    return boolean(searched_key(ctx, item) in container.entries)
+
+
+@rule(operator.contains, kinds=(ConstantValue, SetValue))
+def set_in_constant(ctx: Tracer, container: ConstantValue, item: SetValue) -> Value:
+    if type(container.value) is not frozenset:
+        ctx.stop(Kind.BUILTIN, f"{item.describe()} is looked for in {container.describe()}")
+    return boolean(searched_key(ctx, item) in container.value)
+
+
 @rule(set.discard, kinds=(SetValue, None))
 def discard(ctx: Tracer, items: SetValue, item: Value) -> Value:
-    hashed = key_of(ctx, item)
+    hashed = searched_key(ctx, item)
     ctx.changed(items)
     items.entries.pop(hashed, None)
     return NONE
@@ -119,7 +143,7 @@ def discard(ctx: Tracer, items: SetValue, item: Value) -> Value:
 
 @rule(set.remove, kinds=(SetValue, None))
 def remove_from_set(ctx: World, items: SetValue, item: Value) -> Value:
-    if key_of(ctx, item) not in items.entries:
+    if searched_key(ctx, item) not in items.entries:
         ctx.throw(KeyError, item)
     return discard(ctx, items, item)
 

@@ -39,7 +39,7 @@ from capture.torch_versions import (
 )
 from capture.values.base import Tracer, Value, realize, root_package
 from capture.values.classes import ClassValue
-from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
+from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean, is_none
 from capture.values.context import (
     ProfilerRange,
 )
@@ -222,7 +222,7 @@ def dimensions(ctx: Tracer, tensor: TensorValue) -> Value:
 @rule(torch.Tensor.size, kinds=(TensorValue,))
 def size(ctx: Tracer, tensor: TensorValue, dim: Value | None = None) -> Value:
     sizes = tensor.shape(ctx)
-    return sizes if dim is None or dim is NONE else ctx.call_builtin(operator.getitem, [sizes, dim], {})
+    return sizes if dim is None or is_none(dim) else ctx.call_builtin(operator.getitem, [sizes, dim], {})
 
 
 @rule(torch.Tensor.is_floating_point, torch.is_floating_point, kinds=(TensorValue,))

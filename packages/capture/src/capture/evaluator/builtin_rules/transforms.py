@@ -27,7 +27,7 @@ from capture.reasons import Kind
 from capture.recording.graph import memory_of
 from capture.torch_versions import pytree
 from capture.values.base import Tracer, Value, reachable, realize
-from capture.values.constant import NONE, ConstantValue
+from capture.values.constant import NONE, ConstantValue, is_none
 from capture.values.function import FunctionValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SequenceValue, TupleValue
@@ -67,7 +67,7 @@ def hessian(ctx: Tracer, func: Value, argnums: Value = ConstantValue(0)) -> Valu
 @rule(torch.func.vjp, kinds=(None, None))
 def vjp(ctx: World, func: Value, *primals: Value, has_aux: Value = NONE) -> Value:
     """The function that it returns computes what is needed of ``func`` a second time, in one node with the rest."""
-    if has_aux is not NONE and has_aux.truth(ctx):
+    if not is_none(has_aux) and has_aux.truth(ctx):
         ctx.stop(Kind.FUNCTION_TRANSFORM, "`torch.func.vjp` has an auxiliary result", HINT)
     # The second evaluation would draw other numbers.
     draws = ctx.graph.mode.draws
@@ -287,6 +287,6 @@ def _arranged(ctx: Tracer, returned: Value, results: list[TensorValue]) -> objec
         return returned.cls(arrange(item) for item in returned.items)
     if isinstance(returned, DictValue) and returned.cls is dict:
         return {key: arrange(item) for key, (_, item) in returned.entries.items()}
-    if returned is not NONE:
+    if not is_none(returned):
         ctx.stop(Kind.FUNCTION_TRANSFORM, f"a function that is transformed returns {returned.describe()}", HINT)
     return None

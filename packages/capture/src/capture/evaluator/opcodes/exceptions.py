@@ -10,7 +10,7 @@ from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.classes import ClassValue
-from capture.values.constant import NONE, boolean
+from capture.values.constant import NONE, boolean, is_none
 from capture.values.exception import ExceptionValue
 from capture.values.exception_group import ExceptionGroupValue, has_same_history, leaves, make_group, split, wrapped
 from capture.values.finalizers import require_quiet_end
@@ -28,7 +28,7 @@ def raise_varargs(ctx: World, frame: Frame, inst: Instruction) -> None:
         ctx.throw(TypeError, "exceptions must derive from BaseException")
     if given is not None:
         cause = _instance(ctx, given)
-        if cause is not NONE and not isinstance(cause, ExceptionValue):
+        if not is_none(cause) and not isinstance(cause, ExceptionValue):
             ctx.throw(TypeError, "exception causes must derive from BaseException")
         # It may be an exception that was there before, whose cause others see.
         ctx.changed(raised)
