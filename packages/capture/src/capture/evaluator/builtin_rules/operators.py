@@ -172,7 +172,7 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
     return ctx.throw(TypeError, text)
 
 
-def _knows_first(function: Any, left: Value) -> bool:
+def _knows_first(function: Callable[..., object], left: Value) -> bool:
     """Whether the left one takes any object: a text formats it, keys of a dict are joined with whatever it gives."""
     if isinstance(left, DictView):
         return plain_in_place(function) in (operator.and_, operator.or_, operator.sub, operator.xor)
