@@ -3,6 +3,7 @@
 What is written before the refusal is written once, and the error is eager's.
 """
 
+import contextlib
 import itertools
 
 import pytest
@@ -56,3 +57,32 @@ def test_what_is_written_before_a_refusal_is_written_once(function, first, backe
         compiled = compile_api.compile(function, backend=backend)
         assert list(seen(compiled, FIRST[first], kinds)) == list(seen(function, FIRST[first], kinds)), kinds
         assert compile_api.report(compiled).captured or kinds[0] not in ("plain", "detached")
+
+
+WRITES = {"whole": lambda x: x.mul_(2), "a part": lambda x: x[:1].mul_(2)}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize(("first", "then"), [*itertools.permutations(KINDS, 2)])
+def test_effects_come_before_the_error_also_where_another_kind_was_written(first, then, backend, write):
+    def function(x, y, seen):
+        y.add_(1)
+        seen.append(len(seen))
+        WRITES[write](x)
+
+    def made(kind):
+        return KINDS[kind](torch.ones(2, requires_grad=True))
+
+    region = compile_api.compile(function, backend=backend)
+    with contextlib.suppress(RuntimeError):
+        region(made(first), torch.zeros(2), [])
+    outcomes = []
+    for run in (function, region):
+        x, y, seen, error = made(then), torch.zeros(2), [], None
+        try:
+            run(x, y, seen)
+        except RuntimeError as raised:
+            error = str(raised)
+        outcomes.append((error, seen, y.tolist(), x.tolist()))
+    assert outcomes[0] == outcomes[1]

@@ -16,7 +16,7 @@ from aotgrad.autograd_graph.saved_inputs import Noted, SavedInput, note_saved
 from aotgrad.calling.result_versions import with_versions
 from aotgrad.calling.storage_sizes import storage_numel
 from aotgrad.calling.view_replay import Outputs, layout_arguments
-from aotgrad.calling.written_inputs import note_changes, refuse_again, write_back
+from aotgrad.calling.written_inputs import note_changes, refuse_again, refuse_inference_tensors, write_back
 from aotgrad.errors import InputChanged, refuse_miscount
 from aotgrad.facts import (
     Facts,
@@ -91,6 +91,7 @@ def _write_call(
     arguments = f"[{', '.join(passed)}]" if boxed else ", ".join(passed)
     changed = {signature.inputs[mutation.input].position for mutation in facts.mutations}
     changed.update(signature.inputs[index].position for index in written)
+    _write_who_may_be_written(source, changed)
     _write_counts(source, [each for each in facts.counts if each[0] not in changed], Counter())  # before it is saved
     if returned:
         source.add(f"try: {', '.join(returned)}, = inner({arguments})", 1)
@@ -130,6 +131,13 @@ def _write_input(source: Source, index: int, entry: GraphInput, signature: Signa
     )
     source.add(f"b{index} = a{entry.position}.detach().as_strided(({numel},), (1,), 0)", 1)
     return f"b{index}"
+
+
+def _write_who_may_be_written(source: Source, changed: Collection[int]) -> None:
+    """Ahead of all else: what was made in inference mode torch lets nobody write to outside of it."""
+    if changed and not torch.is_inference_mode_enabled():
+        asked = " or ".join(f"a{position}.is_inference()" for position in sorted(changed))
+        source.add(f"if {asked}: {source.constant(refuse_inference_tensors, 'refuse_inference_tensors')}()", 1)
 
 
 def _write_check(source: Source, position: int, value: object) -> None:

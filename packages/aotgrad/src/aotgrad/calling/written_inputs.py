@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from aotgrad.errors import mark_final
+from aotgrad.errors import InputChanged, mark_final
 
 
 def write_back(written: torch.Tensor, new: torch.Tensor, writes: int) -> torch.Tensor:
@@ -32,6 +32,12 @@ def note_changes(tensors: Iterable[torch.Tensor]) -> None:
         torch.autograd.graph.increment_version(changed)
     except RuntimeError:  # tensors of inference mode have no versions; to count others twice does no harm
         torch.autograd.graph.increment_version([tensor for tensor in changed if not tensor.is_inference()])
+
+
+def refuse_inference_tensors() -> None:
+    """For a call that may write to what it was given: where that was made in inference mode, only within one."""
+    if not torch.is_inference_mode_enabled():
+        raise InputChanged("a tensor that was made in inference mode is written to outside of it, which torch refuses")
 
 
 def refuse_again(error: BaseException, written: int, targets: Sequence[torch.Tensor]) -> None:
