@@ -11,7 +11,7 @@ object: then CPython makes it, between two graphs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -87,6 +87,22 @@ def _is_gone(step: object, name: str) -> bool:
     except RuntimeError as error:  # or it was written to since, which is another error
         return is_used_up(error)
     return False
+
+
+def keep(results: Iterable[torch.Tensor], kept: Callable[[torch.Tensor], bool]) -> bool:
+    """Whether a step behind these still has such a tensor for its backward."""
+    with asking_for_histories():
+        return any(kept(each) for step in History(filter(has_known_history, results)).steps for each in _saved_by(step))
+
+
+def _saved_by(step: object) -> Iterator[torch.Tensor]:
+    kind: object = type(step)
+    for name in _names_of_saved(kind):
+        try:
+            saved = getattr(step, name)
+        except RuntimeError:  # it was used up
+            continue
+        yield from (each for each in (saved if isinstance(saved, tuple) else (saved,)) if torch.is_tensor(each))
 
 
 def is_used_up(error: BaseException) -> bool:

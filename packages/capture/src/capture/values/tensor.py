@@ -30,6 +30,8 @@ _METADATA = frozenset(
         "is_quantized", "is_mkldnn", "is_nested", "is_meta", "is_xpu", "is_mps", "output_nr", "is_sparse_csr",
     }
 )  # fmt: skip
+SET_DATA = torch.Tensor.data.__set__
+"""What ``x.data = y`` calls."""
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
@@ -158,9 +160,10 @@ class TensorValue(Value):
             if isinstance(held, TensorValue):
                 held.is_a_gradient = True
             return
+        if name == "data" and value is not None:
+            ctx.call_builtin(SET_DATA, [self, value], {})
         if value is None or hasattr(self.cls, name):
-            kind = Kind.DATA_OF_A_TENSOR if name == "data" else Kind.TENSOR_ATTRIBUTE
-            ctx.stop(kind, f"the attribute `{name}` of a tensor is assigned")
+            ctx.stop(Kind.TENSOR_ATTRIBUTE, f"the attribute `{name}` of a tensor is assigned")
         ctx.changed(self)
         self.written[name] = value
 

@@ -13,17 +13,18 @@ from typing import Any
 
 import torch
 
+from capture.errors import SkipFrame
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.guards.sources import AttrSource
 from capture.reasons import Kind, Reason
 from capture.recording.graph import memory_of
 from capture.torch_versions import set_grad_enabled
-from capture.values.autograd_leaves import History, has_known_history
+from capture.values.autograd_leaves import History, has_known_history, keep
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import FALSE, NONE, TRUE, is_none
 from capture.values.sequence import ListValue, SequenceValue
-from capture.values.tensor import TensorValue
+from capture.values.tensor import SET_DATA, TensorValue
 
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
@@ -243,3 +244,15 @@ def _own(ctx: World, leaf: TensorValue, grad: TensorValue, taken: set[object], *
         return ctx.record("copy_", [fresh, grad], {}, method=True)
     taken.add(memory)
     return ctx.record("detach", [grad], {}, method=True)
+
+
+@rule(SET_DATA, kinds=(TensorValue, None))
+def exchange_data(ctx: World, tensor: TensorValue, data: Value) -> Value:
+    """Backward would find the old data where a view of the tensor was saved, and the new where it was itself: compiled
+    code keeps neither as autograd does."""
+    memory = memory_of(tensor.fake)
+    results = [value.fake for value in ctx.tensors.values() if value.fake.grad_fn is not None]
+    if keep(results, lambda saved: saved.layout is torch.strided and memory_of(saved) == memory):
+        explanation = f"{tensor.describe()} gets other data, and autograd has kept what it had"
+        raise SkipFrame(Reason(Kind.DATA_OF_A_TENSOR, explanation), location=ctx.location())
+    return ctx.stop(Kind.DATA_OF_A_TENSOR, f"the data of {tensor.describe()} is assigned")
