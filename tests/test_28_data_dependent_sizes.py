@@ -198,3 +198,55 @@ def test_beside_operators_that_are_taken_apart(name, backend):
         x, y = torch.randint(0, 4, (n,)), torch.randn(n, 2)
         assert outcome(lambda x, y=y: compiled(x, y), x) == outcome(lambda x, y=y: program(x, y), x)
     assert not compile_api.report(compiled).refused
+
+
+REFUSED = {
+    **{
+        name: lambda b, name=name: getattr(b, name)(0)
+        for name in (
+            "max", "min", "amax", "amin", "argmax", "argmin", "median", "nanmedian", "mode", "cummax", "logcumsumexp",
+            "prod", "any", "all", "mean", "softmax", "logsumexp", "argsort", "sort", "cumprod",
+        )
+    },
+    "aminmax": lambda b: b.aminmax(dim=0),
+    "diff": lambda b: b.diff(),
+    "of all": lambda b: b.max(),
+    "the place of all": lambda b: b.argmin(),
+    "a norm": lambda b: torch.linalg.vector_norm(b, float("inf")),
+    "the kth": lambda b: b.kthvalue(1),
+    "the best": lambda b: b.topk(1),
+    "a quantile": lambda b: b.quantile(0.5),
+    "a histogram": lambda b: b.histc(3),
+    "drawn": lambda b: (b.abs() + 1).multinomial(1),
+    "split": lambda b: b.split(2)[0] * 2,
+    "chunks": lambda b: b.chunk(2)[1] * 2,
+    "a product": lambda b: b @ torch.ones(2),
+    "an outer one": lambda b: torch.outer(b, b).det(),
+    **READ,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("read", [True, False])
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_is_met_by_the_handler_whoever_reads_the_result(name, read, backend):
+    def function(x, seen):
+        b = x[x > 0]
+        seen.append("before")
+        try:
+            found = REFUSED[name](b)
+        except (RuntimeError, IndexError, ValueError) as error:
+            seen.append(type(error).__name__)
+            return x * 2
+        return found if read else x + 1
+
+    region = compile_api.compile(function, backend=backend)
+    for values in ([1.0, 2.0, -1.0], [-1.0, -2.0, -3.0], [1.0, -2.0, -3.0], [3.0, 2.0, 1.0], [-1.0, -1.0, -1.0]):
+        outcomes = []
+        for run in (function, region):
+            seen = []
+            torch.manual_seed(0)
+            outcomes.append((run(torch.tensor(values), seen), seen))
+        (expected, effects), (found, own) = outcomes
+        assert own == effects
+        torch.testing.assert_close(found, expected, equal_nan=True)

@@ -83,6 +83,7 @@ class GraphRecorder:
         self.shape_env = _shapes().ShapeEnv(duck_shape=False) if symbolic else None
         self.assumed = None if self.shape_env is None else _shapes().Assumptions(self.shape_env)
         self.mode = Noting(shape_env=self.shape_env, allow_non_fake_inputs=False)
+        self.mode.journal.are_of_data = None if self.shape_env is None else _shapes().have_sizes_of_data
         self.fakes = Fakes(self.mode)
         self.inputs: dict[Source, fx.Node] = {}
         self._came: dict[fx.Node, Arrived] = {}

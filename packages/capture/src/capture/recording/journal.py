@@ -7,7 +7,7 @@ Must not know how a frame starts over.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -124,6 +124,7 @@ class Journal:
         self.before_raising: dict[int, torch.UntypedStorage] = {}
         self.before_doubtful: dict[int, torch.UntypedStorage] = {}
         self.raising_after: dict[int, object] = {}  # where, of the first that may raise after that memory was written
+        self.are_of_data: Callable[[Sequence[torch.Tensor]], bool] | None = None  # whether sizes of some are
         self.place: Any = None  # of the program's instruction that is evaluated
         self.closed = False  # what a backend computes on these tensors is none of the program's
         self.doubts = 0
@@ -144,6 +145,8 @@ class Journal:
             self.written.setdefault(int(cdata_of(memory)), memory)
             self.order.append(int(cdata_of(memory)))
         raises = traits.always or (traits.of_integers and _has_integers((args, kwargs)))
+        if self.are_of_data is not None and not (raises or traits.simple):
+            raises = self.are_of_data(tensors_in((args, kwargs)))
         raiser = raises or (traits.of_some_types and _has_unusual_types((args, kwargs)))
         self._note_what_may_happen(raiser, raises, raiser or not (traits.simple and _has_plain_numbers(args, kwargs)))
         if traits.list_is_written:

@@ -6,7 +6,7 @@ The only module that speaks with torch's shape environment.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -86,6 +86,12 @@ def fresh_symbol(env: ShapeEnv, value: float, source: Source) -> torch.SymInt | 
 
 def is_data_dependent(symbol: sympy.Symbol) -> bool:
     return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))
+
+
+def have_sizes_of_data(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether only the run tells a size of one of these, which may be 0: many operators refuse that."""
+    sizes = (size for tensor in tensors for size in tensor.shape if isinstance(size, torch.SymInt))
+    return any(is_data_dependent(symbol) for size in sizes for symbol in size.node.expr.free_symbols)
 
 
 class Assumptions:
