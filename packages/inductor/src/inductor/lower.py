@@ -289,7 +289,7 @@ class _Lowerer:
         """Gives the value memory where that is better than computing it in every user."""
         labels = self.ctx.labels(node)
         for part in pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, Tensor)):
-            if isinstance(part, Tensor) and part.base is None:
+            if isinstance(part, Tensor):
                 self.ctx.own(part, node)
         if not isinstance(value, Tensor):
             return value

@@ -50,6 +50,7 @@ class Context:
     dtypes: list[torch.dtype] = field(default_factory=list)
     origins: dict[Node, tuple[str, ...]] = field(default_factory=dict)
     _owners: dict[int, Node] = field(default_factory=dict)
+    _windowed: dict[int, Node] = field(default_factory=dict)
     _realized: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     _windows: dict[tuple[str, tuple[Index, ...], tuple[Index, ...], Index, torch.dtype], str] = field(
         default_factory=dict
@@ -75,7 +76,7 @@ class Context:
 
     def own(self, tensor: Tensor, node: Node) -> None:
         """Remembers whose value a tensor is, so that realising it later uses that node's layout and name."""
-        self._owners.setdefault(id(tensor), node)
+        (self._owners if tensor.base is None else self._windowed).setdefault(id(tensor), node)
 
     def current(self, tensor: Tensor) -> Tensor:
         """The tensor as it stands in memory by now, if it does."""
@@ -131,15 +132,28 @@ class Context:
 
     def ref(self, tensor: Tensor) -> Ref:
         """The tensor as an argument of a library call: a buffer, or a window on one."""
+        node = self._windowed.get(id(tensor))
         tensor = self.realize(tensor)
         layout = strided(tensor)
         if layout is None or tensor.base is None:
             raise UnsupportedGraph(f"no strided memory for {tensor}")
         base = self.buffers[tensor.base]
         strides, offset = layout
-        if offset == ZERO and base.sizes == tensor.sizes and _same_strides(tensor.sizes, strides, base.strides):
-            return Ref(base.name)
-        return Ref(self.window(base.name, tensor, strides, offset))
+        same = offset == ZERO and base.sizes == tensor.sizes and _same_strides(tensor.sizes, strides, base.strides)
+        if node is not None and len(strides) in _OF_IMAGES and ONE in tensor.sizes:
+            strides = self._as_traced(node, tensor, strides)
+            same = same and strides == base.strides
+        return Ref(base.name) if same else Ref(self.window(base.name, tensor, strides, offset))
+
+    def _as_traced(self, node: Node, tensor: Tensor, strides: tuple[Index, ...]) -> tuple[Index, ...]:
+        """With the strides of dimensions of one element that eager has: by these, too, the library tells images whose
+        channels are innermost from others."""
+        traced = self.strides_of(node)
+        if traced is None or len(traced) != len(strides):
+            return strides
+        return tuple(
+            known if size == ONE else stride for size, stride, known in zip(tensor.sizes, strides, traced, strict=True)
+        )
 
     def window(self, base: str, tensor: Tensor, strides: tuple[Index, ...], offset: Index) -> str:
         """The name of a view on ``base``."""
@@ -302,6 +316,9 @@ def read_buffers(expr: Expr) -> frozenset[str]:
 def _is_turned(buffer: Buffer) -> bool:
     """True for matrices whose columns lie side by side, as products like to take them."""
     return len(buffer.sizes) >= 2 and buffer.strides[-2] == ONE != buffer.strides[-1] and ONE not in buffer.sizes[-2:]
+
+
+_OF_IMAGES = (4, 5)  # dimensions, of images and of volumes
 
 
 def is_dense(sizes: Sequence[Index], strides: Sequence[Index]) -> bool:
