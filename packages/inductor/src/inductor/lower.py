@@ -288,11 +288,9 @@ class _Lowerer:
     def _settle(self, node: Node, value: object) -> Any:
         """Gives the value memory where that is better than computing it in every user."""
         labels = self.ctx.labels(node)
-        for part in pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, Tensor)):
-            if isinstance(part, Tensor):
-                self.ctx.own(part, node)
         if not isinstance(value, Tensor):
-            return value
+            return value  # of several, each has the layout of the node that takes it out
+        self.ctx.own(value, node)
         if value.base is not None:
             return value
         users = len(node.users) + self.more_users[node]

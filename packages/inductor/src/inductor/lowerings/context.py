@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -178,6 +179,8 @@ class Context:
         node = node or self.node
         if node is None:
             return ()
+        if node.target is operator.getitem and isinstance(node.args[0], Node):
+            node = node.args[0]
         if node in self.origins:
             return self.origins[node]
         inputs = (self.origins.get(arg, ()) for arg in node.all_input_nodes)
