@@ -88,6 +88,8 @@ class State:
     collection_pause: CollectionPause = field(default_factory=CollectionPause)
     defining_operators: threading.RLock = field(default_factory=threading.RLock)
     """Held while an operator is defined: torch refuses a second definition."""
+    checkpoints: weakref.WeakKeyDictionary[object, object] = field(default_factory=weakref.WeakKeyDictionary)
+    """What ran within those that are around compiled functions (``recording.outer_checkpoints``)."""
     tracing_kernels: ReplacedMethods = field(default_factory=ReplacedMethods)
 
 

@@ -44,6 +44,7 @@ from capture.recording import forward_mode, saved_tensors, shared_memory
 from capture.recording.graph import GONE, quiet
 from capture.recording.library_modes import modes_kept, with_modes_put_back
 from capture.recording.library_state import library_state
+from capture.recording.outer_checkpoints import RunTwice
 from capture.recording.rollback import CannotTakeBack, undoing
 from capture.recording.tensor_queries import rely_on_who_may_write
 from capture.signals import HeldSignals
@@ -266,7 +267,7 @@ class _Translator:
         self._compiled = time.perf_counter()
         self.writer.share(sources)
         with self._started_over_if_it_raises(compiled):
-            self.emit.load_callable(Outside(compiled))
+            self.emit.load_callable(Outside(RunTwice(compiled, sources) if self.hooked else compiled))
             for source in sources:
                 self.writer.load_source(source)
             self.emit.call(len(sources))
@@ -319,6 +320,7 @@ class _Translator:
             self.learnt.be_cautious,
             handled=self.machine.handles_errors,
             strict=settings.options.strict,
+            has_effects=bool(self.machine.effects.changed()) or self.machine.graph.changes_an_input(),
         )
         failures.graph = compiled
         if settings.continuations.original(self.code).is_continuation:

@@ -179,7 +179,14 @@ class Reading:
         if handled is None:
             return None
         code = self.inputs.function.__code__
-        made = Failures(self._where(), around.log.add, around.be_cautious, handled=handled, strict=around.strict)
+        made = Failures(
+            self._where(),
+            around.log.add,
+            around.be_cautious,
+            handled=handled,
+            strict=around.strict,
+            has_effects=True,
+        )
         made.graph = called
         if around.continuations.original(code).is_continuation:
             made.place = functools.partial(around.continuations.raising, code)

@@ -8,9 +8,10 @@ the user's handlers see it; and a graph that fails where the program does not is
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.utils.checkpoint
@@ -37,8 +38,17 @@ class Failures:
     """What is asked and told by the code of one frame when its graph raised."""
 
     def __init__(
-        self, location: Location, tell: Tell, be_cautious: Callable[[], None], *, handled: bool, strict: bool
+        self,
+        location: Location,
+        tell: Tell,
+        be_cautious: Callable[[], None],
+        *,
+        handled: bool,
+        strict: bool,
+        has_effects: bool,
     ) -> None:
+        self.has_effects = has_effects
+        self._ended = threading.local()
         self.location = location
         self.tell = tell
         self.be_cautious = be_cautious
@@ -58,9 +68,17 @@ class Failures:
         is_final = getattr(self.graph, "is_final", None)
         if is_final is not None and is_final(error):
             return False
+        if isinstance(error, _ENDS) and self.has_effects:
+            self._ended.error = error
+            return True
         if not isinstance(error, Exception) or isinstance(error, (CaptureError, CaptureWarning, *_ENDS)):
             return False
         return not comes_from_elsewhere(error)
+
+    def in_cpython(self, function: FunctionType) -> Callable[..., object]:
+        """The frame's own function, to be called in its place."""
+        end = vars(self._ended).pop("error", None)
+        return Outside(function) if end is None else Ended(function, end)
 
     def raising(self, function: FunctionType, error: BaseException) -> Outside:
         """In the place of a continuation, what raises an error of its graph that is final."""
@@ -88,6 +106,20 @@ class Failures:
         self.tell(FallbackRecord(self.location, reason))
         if not self.handled:
             inform(CaptureWarning(f"{self.location}: {reason.explanation}"), self.location)
+
+
+class Ended:
+    """The frame for its effects alone, where a checkpoint ended it: in eager these come before the last tensor that
+    backward needs, and in a graph behind it."""
+
+    def __init__(self, function: FunctionType, end: BaseException) -> None:
+        self.function = function
+        self.end = end
+
+    def __call__(self, *args: object) -> NoReturn:
+        with torch.no_grad():
+            Outside(self.function)(*args)
+        raise self.end
 
 
 class Unraised:
@@ -184,7 +216,7 @@ class StartingOver:
             emit.load_fast(self._states)
             emit.call(1)
             emit.pop()
-        run_the_frame(self.writer)
+        run_the_frame(self.writer, self.failures.in_cpython)
 
     def _raise_in_place(self) -> None:
         """The exception on top, where the continuation stands: in its ``with`` and ``try`` blocks."""
@@ -198,9 +230,9 @@ class StartingOver:
         emit.return_value()
 
 
-def run_the_frame(writer: Writer) -> None:
+def run_the_frame(writer: Writer, by: Callable[..., object] = Outside) -> None:
     """The original code, by CPython, with the arguments as they came; leaves its result."""
-    writer.emit.load_callable(Outside)
+    writer.emit.load_callable(by)
     _make_the_function(writer)
     writer.emit.call(1)
     _call_as_it_came(writer)

@@ -1,0 +1,90 @@
+"""Graphs within a checkpoint that is around the compiled function: its backward runs them a second time.
+
+What a graph saves for its backward is found again by its place in a list.  The second time another version of the
+function may fit, for a number that was changed meanwhile or a size that is known to vary by then, and would save
+something else there.  So the graph that ran the first time runs again, with what the other one is given.
+Must not know: how versions are chosen.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from capture import state
+from capture.errors import CaptureError
+from capture.guards.sources import ArgSource, Derived, Inputs, Source
+from capture.recording.saved_tensors import innermost
+
+Graph = Callable[..., object]
+
+
+@dataclass(eq=False, slots=True)
+class _Runs:
+    """What ran the first time, with how many tensors were saved before, and how many of these ran again in which
+    backward."""
+
+    graphs: list[tuple[int, RunTwice]] = field(default_factory=list)
+    again: dict[object, int] = field(default_factory=dict)
+
+
+class RunTwice:
+    """A compiled graph that may be called within such a checkpoint; ``sources`` say what it is called with."""
+
+    def __init__(self, graph: Graph, sources: Sequence[Source]) -> None:
+        self.graph = graph
+        self.sources = tuple(sources)
+
+    def __call__(self, *args: object) -> object:
+        checkpoint, backward = _at_work()
+        if checkpoint is None:
+            return self.graph(*args)
+        runs = state.PROCESS.checkpoints.setdefault(checkpoint, _Runs())
+        assert isinstance(runs, _Runs)
+        if backward is None:
+            runs.graphs.append((len(checkpoint.weak_holders), self))
+            return self.graph(*args)
+        number = runs.again.get(backward, 0)
+        runs.again[backward] = number + 1
+        place, first = runs.graphs[number] if number < len(runs.graphs) else (0, self)
+        if first is self or place != checkpoint.recomp_counter[backward]:
+            return self.graph(*args)
+        return first.instead_of(self, args)
+
+    def instead_of(self, other: RunTwice, args: Sequence[object]) -> object:
+        given = dict(zip(other.sources, args, strict=True))
+        try:
+            return self.graph(*[_read(source, given) for source in self.sources])
+        except KeyError:
+            raise CaptureError(_OTHER_INPUTS) from None
+
+
+_OTHER_INPUTS = (
+    "a checkpoint runs a compiled function for the second time, and by now another version of that fits, which is "
+    "given other things; call `checkpoint` within the compiled function"
+)
+
+
+def _read(source: Source, given: Mapping[Source, object]) -> object:
+    """What is given, or follows from it: a size is read from its tensor."""
+    if source in given:
+        return given[source]
+    if not isinstance(source, Derived):
+        raise KeyError(source)
+    parent = _read(source.parent, given)
+    inputs = Inputs(_read, (parent,))  # type: ignore[arg-type]
+    return replace(source, parent=ArgSource(0, "parent")).read(inputs)
+
+
+def _at_work() -> tuple[Any, object]:
+    """The innermost checkpoint, and the backward that runs it again, if one does."""
+    hooks = innermost()
+    pack = None if hooks is None else inspect.unwrap(hooks[0])
+    if getattr(pack, "__module__", "") != "torch.utils.checkpoint":
+        return None, None
+    held = dict(inspect.getclosurevars(pack).nonlocals)  # type: ignore[arg-type]
+    if "target_frame_ref" in held:
+        return held["target_frame_ref"](), held["gid"]
+    return held.get("frame"), None
