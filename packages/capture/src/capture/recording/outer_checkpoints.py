@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Protocol, cast
 
 from capture import state
 from capture.errors import CaptureError
@@ -19,6 +19,13 @@ from capture.guards.sources import ArgSource, Derived, Inputs, Source
 from capture.recording.saved_tensors import innermost
 
 Graph = Callable[..., object]
+
+
+class _Checkpoint(Protocol):
+    """Torch's record of one: what was saved, and how much of it was saved again in which backward."""
+
+    weak_holders: Sequence[object]
+    recomp_counter: Mapping[object, int]
 
 
 @dataclass(eq=False, slots=True)
@@ -78,7 +85,7 @@ def _read(source: Source, given: Mapping[Source, object]) -> object:
     return replace(source, parent=ArgSource(0, "parent")).read(inputs)
 
 
-def _at_work() -> tuple[Any, object]:
+def _at_work() -> tuple[_Checkpoint | None, object]:
     """The innermost checkpoint, and the backward that runs it again, if one does."""
     hooks = innermost()
     pack = None if hooks is None else inspect.unwrap(hooks[0])
@@ -86,5 +93,5 @@ def _at_work() -> tuple[Any, object]:
         return None, None
     held = dict(inspect.getclosurevars(pack).nonlocals)  # type: ignore[arg-type]
     if "target_frame_ref" in held:
-        return held["target_frame_ref"](), held["gid"]
-    return held.get("frame"), None
+        return cast(_Checkpoint, held["target_frame_ref"]()), held["gid"]
+    return cast("_Checkpoint | None", held.get("frame")), None
