@@ -27,6 +27,14 @@ def test_what_repeats_is_found(text, stretch):
     assert longest([ord(letter) for letter in text]) == stretch
 
 
+def test_several_small_layers_are_one():
+    """As what an optimizer without state does to each parameter of a layer."""
+    (found, *_) = stretches([ord(letter) for letter in "x" + "aab" * 100 + "y"], [1] * 302)
+    assert found == Stretch(1, 66, 4, 36)
+    assert not stretches([1] * 100, [1] * 100)
+    assert not stretches([1] * 1000, [0] * 1000)
+
+
 def traced(layers, inputs):
     """A torch-level graph whose nodes say what they give, as capture's do."""
     gm = fx.symbolic_trace(layers)
