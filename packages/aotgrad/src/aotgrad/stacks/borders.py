@@ -94,6 +94,8 @@ def best_border(crossing: Crossing, stretch: Stretch, modes: Sequence[Modes]) ->
         found = crossing.cost(border, stretch.period, trains=here.grad) if alike else None
         if found is not None:
             costs[by] = (*found, stretch.times - stretch.shifted(by).times, by)
+            if not any(costs[by]):
+                break  # nothing crosses, as between updates of parameters
     return stretch.shifted(min(costs, key=costs.__getitem__)) if costs else None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -18,7 +18,7 @@ from capture.errors import InternalError, Location
 from capture.evaluator.assumptions import Assumptions
 from capture.evaluator.equal_calls.facts import holds, of_fake, same_constant
 from capture.evaluator.equal_calls.paths import MISSING, Paths, Refused
-from capture.evaluator.equal_calls.recipes import Recipe, Watching, done_again
+from capture.evaluator.equal_calls.recipes import NotAsBefore, Recipe, Watching, done_again
 from capture.evaluator.equal_calls.taking import Taking, fact_of_object, leads_to, of_known
 from capture.evaluator.equal_calls.tapes import (
     Guarded,
@@ -37,9 +37,10 @@ from capture.evaluator.machine import Machine
 from capture.guards.sources import ConstSource, Inputs, Source
 from capture.options import Options
 from capture.recording.graph import memory_of
+from capture.recording.histories import note_view
 from capture.recording.operations import insist_on_room
 from capture.signals import HeldSignals
-from capture.torch_versions import cdata_of
+from capture.torch_versions import cdata_of, is_view
 from capture.values.base import Value, reachable, realize
 from capture.values.constant import ConstantValue
 from capture.values.function import FunctionValue, NamespaceValue
@@ -466,11 +467,17 @@ class MachineOfEqualCalls(Machine):
         return built(known.result, slots.values, self.literal)
 
     def _repeat(self, recipe: Recipe, first: Slots, slots: Slots) -> None:
-        """Without running anything; who takes a tape would have to be told what it gives."""
+        """Who takes a tape would have to be told what it gives."""
         insist_on_room(self)
-        value = done_again(recipe, first.nodes, slots.values, self.graph)
+        try:
+            value = done_again(recipe, first.nodes, slots.values, self.graph)
+        except NotAsBefore:
+            self._give_up(f"{recipe.node.target} gives something else")
         value.node.meta["location"] = self.location()
         self.tensors[id(value.fake)] = value
+        note_view(self, value.fake, one_of_several=False)
+        if value.fake.requires_grad and is_view(value.fake):
+            self.note_origin(value)
         slots.add(value)
 
     def _record_again(self, event: Recorded, slots: Slots) -> None:
@@ -494,7 +501,7 @@ class MachineOfEqualCalls(Machine):
             if type(value) is not kind or fake:
                 self._give_up("an object of another kind is met")
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, why: str) -> NoReturn:
         """Too late to evaluate the call instead: the whole frame is evaluated once more, call by call."""
         if self.options.verify_equal_calls:
             raise InternalError(f"a call was no equal one after all: {why}")
