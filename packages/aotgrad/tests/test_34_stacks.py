@@ -89,6 +89,24 @@ def test_little_is_compiled_as_a_whole():
     assert parts_of(program) is None
 
 
+def updated(*tensors):
+    """What an optimizer without state does, and the gradients that it leaves."""
+    half = len(tensors) // 2
+    for parameter, gradient in zip(tensors[:half], tensors[half:]):
+        parameter.add_(gradient)
+    return tuple(gradient.detach() for gradient in tensors[half:])
+
+
+def test_many_small_updates_are_several_layers_and_what_is_handed_on_is_none():
+    names = [f"t{n}" for n in range(512)]
+    scope = {"updated": updated}
+    exec(f"def program({', '.join(names)}): return updated({', '.join(names)})", scope)
+    gm = traced(scope["program"], [torch.ones(1 + n % 8) for n in range(512)])
+    found = split(gm)
+    assert [found.times(number) for number in range(len(found.parts))] == [4, 1]
+    assert [len(part.inputs) for part in found.parts] == [128, 256]
+
+
 def test_two_layers_whose_best_border_is_within_are_compiled_as_a_whole():
     """Divided at the product, where no kernel reaches over it, one whole layer is left of the two."""
 
