@@ -18,7 +18,7 @@ from capture.errors import InternalError, Location
 from capture.evaluator.assumptions import Assumptions
 from capture.evaluator.equal_calls.facts import holds, of_fake, same_constant
 from capture.evaluator.equal_calls.paths import MISSING, Paths, Refused
-from capture.evaluator.equal_calls.recipes import NotAsBefore, Recipe, Watching, done_again
+from capture.evaluator.equal_calls.recipes import Recipe, Watching, done_again
 from capture.evaluator.equal_calls.taking import Taking, fact_of_object, leads_to, of_known
 from capture.evaluator.equal_calls.tapes import (
     Guarded,
@@ -471,8 +471,10 @@ class MachineOfEqualCalls(Machine):
         insist_on_room(self)
         try:
             value = done_again(recipe, first.nodes, slots.values, self.graph)
-        except NotAsBefore:
+        except Refused:
             self._give_up(f"{recipe.node.target} gives something else")
+        if id(value.fake) in self.tensors:
+            self._give_up(f"{recipe.node.target} gives what was there")
         value.node.meta["location"] = self.location()
         self.tensors[id(value.fake)] = value
         note_view(self, value.fake, one_of_several=False)
@@ -485,7 +487,11 @@ class MachineOfEqualCalls(Machine):
         kwargs = {name: built(shape, slots.values, self.literal) for name, shape in event.kwargs}
         result = self.record(event.target, args, kwargs, method=event.method)
         facts: list[object] = []
-        if shape_of(result, slots, facts) != event.result or tuple(facts) != event.facts:
+        try:
+            same = shape_of(result, slots, facts) == event.result and tuple(facts) == event.facts
+        except Refused:
+            same = False
+        if not same:
             self._give_up(f"{event.target} gives something else")
 
     def _insist_on_the_same_value(self, event: Wrapped, value: Value, slots: Slots) -> None:

@@ -15,10 +15,13 @@ import torch
 from torch import fx
 from torch.fx.node import Argument
 
+from capture.errors import Signal
 from capture.evaluator.equal_calls.facts import of_fake
+from capture.evaluator.equal_calls.paths import Refused
 from capture.operators.fake_kernels import fake_kernel
 from capture.recording.graph import GraphRecorder
 from capture.recording.remembered import Effects, Part, Remembered, made_again
+from capture.signals import let_through
 from capture.silence import silenced
 from capture.torch_versions import FakeTensor
 from capture.values.base import Value
@@ -76,7 +79,7 @@ def _own_memory(remembered: Remembered, operands: list[object], result: torch.Te
     return part
 
 
-class NotAsBefore(Exception):
+class NotAsBefore(Refused):
     """An operation gives something else than it gave."""
 
 
@@ -112,11 +115,17 @@ def _run(recipe: Recipe, args: tuple[Argument, ...], kwargs: dict[str, Argument]
     options = fx.node.map_arg(kwargs, lambda node: node.meta["val"])
     target, journal = recipe.node.target, graph.mode.journal
     doubts, written = journal.doubts, len(journal.order)
-    with graph.mode, silenced():
-        if isinstance(target, str):
-            fake = getattr(given[0], target)(*given[1:], **options)
-        else:
-            fake = fake_kernel(target)(*given, **options)
+    try:
+        with graph.mode, silenced():
+            if isinstance(target, str):
+                fake = getattr(given[0], target)(*given[1:], **options)
+            else:
+                fake = fake_kernel(target)(*given, **options)
+    except Signal:
+        raise
+    except Exception as error:
+        let_through(error)
+        raise NotAsBefore from error
     known = isinstance(fake, torch.Tensor) and any(fake is each for each in given)
     if known or type(fake) is not FakeTensor or of_fake(fake) != recipe.fact:
         raise NotAsBefore
