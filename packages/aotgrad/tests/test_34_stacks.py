@@ -27,6 +27,14 @@ def test_what_repeats_is_found(text, stretch):
     assert longest([ord(letter) for letter in text]) == stretch
 
 
+def test_several_small_layers_are_one():
+    """As what an optimizer without state does to each parameter of a layer."""
+    (found, *_) = stretches([ord(letter) for letter in "x" + "aab" * 100 + "y"], [1] * 302)
+    assert found == Stretch(1, 66, 4, 36)
+    assert not stretches([1] * 100, [1] * 100)
+    assert not stretches([1] * 1000, [0] * 1000)
+
+
 def traced(layers, inputs):
     """A torch-level graph whose nodes say what they give, as capture's do."""
     gm = fx.symbolic_trace(layers)
@@ -79,6 +87,24 @@ def test_little_is_compiled_as_a_whole():
         return (layer(layer(x, w0), w1),)
 
     assert parts_of(program) is None
+
+
+def updated(*tensors):
+    """What an optimizer without state does, and the gradients that it leaves."""
+    half = len(tensors) // 2
+    for parameter, gradient in zip(tensors[:half], tensors[half:]):
+        parameter.add_(gradient)
+    return tuple(gradient.detach() for gradient in tensors[half:])
+
+
+def test_many_small_updates_are_several_layers_and_what_is_handed_on_is_none():
+    names = [f"t{n}" for n in range(512)]
+    scope = {"updated": updated}
+    exec(f"def program({', '.join(names)}): return updated({', '.join(names)})", scope)
+    gm = traced(scope["program"], [torch.ones(1 + n % 8) for n in range(512)])
+    found = split(gm)
+    assert [found.times(number) for number in range(len(found.parts))] == [4, 1]
+    assert [len(part.inputs) for part in found.parts] == [128, 256]
 
 
 def test_two_layers_whose_best_border_is_within_are_compiled_as_a_whole():

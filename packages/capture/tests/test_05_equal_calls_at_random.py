@@ -14,12 +14,13 @@ CHANGES = 6  # of one net, one after another
 
 
 class Twins:
-    """A net in eager and compiled."""
+    """A net in eager and compiled; ``learns``: with gradients."""
 
-    def __init__(self, text, **options):
+    def __init__(self, text, *, learns=True, **options):
         self.nets = net_of(text), net_of(text)
-        options = capture.Options(strict=True, equal_calls=True, recompile_limit=64, **options)
-        self.compiled = capture.optimize("eager", options=options)(self.nets[1])
+        self.learns = learns
+        options = {"strict": True, "equal_calls": True, "verify_equal_calls": False, "recompile_limit": 64, **options}
+        self.compiled = capture.optimize("eager", options=capture.Options(**options))(self.nets[1])
 
     def assert_alike(self, told):
         eager, ours = (self._seen(call, net) for call, net in zip((self.nets[0], self.compiled), self.nets))
@@ -27,9 +28,10 @@ class Twins:
 
     def _seen(self, call, net):
         torch.manual_seed(1)
-        x = torch.arange(8.0).reshape(2, 4).div(10).requires_grad_()
+        x = torch.arange(8.0).reshape(2, 4).div(10).requires_grad_(self.learns)
         try:
-            result = call(x)
+            with torch.set_grad_enabled(self.learns):
+                result = call(x)
             if result.requires_grad:
                 result.sum().backward()
             seen = [result, x.grad]
@@ -68,6 +70,11 @@ def tried(seed, **options):
 @pytest.mark.parametrize("seed", range(40))
 def test_layers_at_random(seed):
     tried(seed)
+
+
+@pytest.mark.parametrize("seed", range(60, 100))
+def test_layers_at_random_without_gradients(seed):
+    tried(seed, learns=False)
 
 
 @pytest.mark.parametrize("seed", range(40, 60))

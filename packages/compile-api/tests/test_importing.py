@@ -353,3 +353,23 @@ def test_origins_of_symbols_print_as_torchs_do(prints):
     printed = prints(program)
     assert len(printed) == 8
     assert printed[::2] == printed[1::2]
+
+
+def test_the_text_of_a_package_is_searched_once_for_each_name(prints):
+    """Torch's fakes write ``from package import name`` within each operator, and Python looks for ``__path__`` then."""
+    program = """
+        import torch, compile_api
+        from compile_api.importing.deferred import deferral_of
+        searched = []
+        class Text(str):
+            def __contains__(self, name):
+                searched.append(name)
+                return super().__contains__(name)
+        torch._dynamo, torch.fx.experimental.symbolic_shapes
+        deferral = deferral_of("torch.fx.experimental.symbolic_shapes")
+        deferral.source = Text(deferral.source)
+        f = compile_api.compile(lambda x: torch.relu(x @ x).mm(x).sum(-1).cumsum(0) + 1, backend="aot_eager")
+        f(torch.ones(3, 3))
+        print(deferral.waiting, 0 < len(searched) == len(set(searched)))
+    """
+    assert prints(program) == ["True", "True"]

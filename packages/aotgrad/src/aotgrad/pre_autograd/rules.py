@@ -90,6 +90,8 @@ class EarlyRules(TorchFunctionMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:
+        if func in QUESTIONS:
+            return func(*args, **(kwargs or {}))  # type: ignore[operator]
         result = self._run(_torchs_own(func), args, dict(kwargs or {}))
         if func != _FORGETS_HOOKS:
             self._watched.look()
@@ -169,6 +171,17 @@ _DATA = torch.Tensor.data.__get__
 
 _FORGETS_HOOKS = TensorBase._backward_hooks.__set__
 """What autograd calls while it gives a view its new history: to ask for that here would wait for it for ever."""
+
+QUESTIONS = frozenset((
+    *(getattr(TensorBase, name) for name in (
+        "size", "dim", "stride", "numel", "storage_offset", "is_contiguous", "is_floating_point", "is_complex",
+        "is_inference", "is_conj", "is_neg", "_is_view",
+    )),
+    *(getattr(TensorBase, name).__get__ for name in (
+        "shape", "ndim", "dtype", "device", "layout", "requires_grad", "is_leaf", "_version",
+    )),
+))  # fmt: skip
+"""What computes nothing and leaves everything as it is.  Tracing itself asks most of them, of each input and result."""
 
 _NO_OPERATORS = frozenset((torch.autograd.grad, torch.autograd.backward, torch.Tensor.grad.__set__))
 """What takes tensors and is no operator: that one is another object matters."""

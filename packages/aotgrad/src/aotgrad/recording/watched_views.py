@@ -14,19 +14,31 @@ from aotgrad.torch_versions import version_of
 
 class Watched:
     def __init__(self) -> None:
-        self._last: dict[int, tuple[torch.Tensor, int, Any]] = {}
+        self._values: list[torch.Tensor] = []
+        self._versions: list[int] = []
+        self._histories: list[Any] = []
         self._unfollowed: set[int] = set()
 
     def add(self, value: torch.Tensor) -> None:
-        self._last[id(value)] = value, int(version_of(value)), value.grad_fn
+        version, history = version_of(value), value.grad_fn
+        self._values.append(value)
+        self._versions.append(version)
+        self._histories.append(history)
 
     def look(self) -> None:
-        """To be called after each operator."""
-        for key, (value, version, history) in self._last.items():
-            if version_of(value) != version:
-                followed = value.grad_fn is not history
-                (self._unfollowed.discard if followed else self._unfollowed.add)(key)
-                self._last[key] = value, int(version_of(value)), value.grad_fn
+        """To be called after each operator: there may be as many of either as a model has parameters."""
+        versions = list(map(version_of, self._values))
+        if versions != self._versions:
+            self._note(versions)
+
+    def _note(self, versions: list[int]) -> None:
+        for place, (value, version) in enumerate(zip(self._values, self._versions, strict=True)):
+            if versions[place] != version:
+                followed = value.grad_fn is not self._histories[place]
+                (self._unfollowed.discard if followed else self._unfollowed.add)(id(value))
+                self._histories[place] = value.grad_fn
+        # Once more, as a history that is asked for may be made then.
+        self._versions = list(map(version_of, self._values))
 
     def was_written_unfollowed(self, value: torch.Tensor) -> bool:
         """Whether the last write has no history."""

@@ -47,7 +47,8 @@ class Crossing:
         crossing = self.values(border, border - period)
         if not all(self.can_be_given(node, border) for node in crossing):
             return None
-        joined = sum(bytes_of(node) for node in crossing if self._is_joined(node, border, period))
+        read = self._read_by_kernels(border, period)
+        joined = sum(bytes_of(node) for node in crossing if node in read and not _is_of_library(node))
         return (len(crossing), joined) if trains else (joined, len(crossing))
 
     def can_be_given(self, node: fx.Node, place: int) -> bool:
@@ -66,18 +67,18 @@ class Crossing:
             return False
         return has_fixed_layout(value) or value.is_contiguous()
 
-    def _is_joined(self, node: fx.Node, border: int, period: int) -> bool:
-        """Whether one kernel could make the value and use it: no call of a library is on a way between the two."""
-        if _is_of_library(node):
-            return False
-        behind: set[fx.Node] = set()  # of a library's call that comes after the value
+    def _read_by_kernels(self, border: int, period: int) -> set[fx.Node]:
+        """What one kernel could make ahead of the border and use behind it: there is a way on which no library is
+        called."""
+        read: set[fx.Node] = set()
+        behind: set[fx.Node] = set()  # calls of libraries, and what comes of them
         for step in self._nodes[border : border + period]:
             given = step.all_input_nodes
             if _is_of_library(step) or not behind.isdisjoint(given):
                 behind.add(step)
-            elif node in given:
-                return True
-        return False
+            else:
+                read.update(given)
+        return read
 
     def _place(self, node: fx.Node) -> int:
         return self._places.get(node, len(self._nodes))
@@ -94,6 +95,8 @@ def best_border(crossing: Crossing, stretch: Stretch, modes: Sequence[Modes]) ->
         found = crossing.cost(border, stretch.period, trains=here.grad) if alike else None
         if found is not None:
             costs[by] = (*found, stretch.times - stretch.shifted(by).times, by)
+            if not any(costs[by]):
+                break  # nothing crosses, as between updates of parameters
     return stretch.shifted(min(costs, key=costs.__getitem__)) if costs else None
 
 

@@ -171,7 +171,8 @@ def _last_uses(found: Split, output: fx.Node) -> dict[int, list[fx.Node]]:
     for place, call in enumerate(found.calls):
         last.update(dict.fromkeys((*call.outputs, *call.inputs), place))
     gone: dict[int, list[fx.Node]] = {}
+    returned = set(output.all_input_nodes)
     for node, place in last.items():
-        if node not in output.all_input_nodes:
+        if node not in returned:
             gone.setdefault(place, []).append(node)
     return gone

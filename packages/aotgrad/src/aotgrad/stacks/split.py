@@ -234,9 +234,10 @@ def _is_direct(node: fx.Node) -> bool:
 
 
 def weight(node: fx.Node) -> int:
-    """How many operators a node is: as many as a graph within the graph has."""
+    """How many operators a node is: as many as a graph within the graph has.  A tensor without its history is the same
+    one: to hand on many of them costs more than to have the part that makes them do it."""
     if node.op != "get_attr":
-        return 1
+        return 0 if node.target == "detach" else 1
     value: Any = node.graph.owning_module
     for part in str(node.target).split("."):
         value = getattr(value, part)

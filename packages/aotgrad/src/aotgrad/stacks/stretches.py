@@ -14,6 +14,8 @@ SMALLEST_LAYER = 10
 """Operators: what is smaller costs more to call than to compile again."""
 LEAST_SAVED = 64
 """Operators that need not be traced and compiled again."""
+_SEVERAL = 64
+"""Of layers that are smaller so many operators are one layer together: optimizers write to one parameter at a time."""
 _PERIODS_TRIED = 24
 _TRIED = 4
 
@@ -26,6 +28,11 @@ class Stretch:
     period: int
     times: int
     rest: int = 0
+
+    def joined(self, count: int) -> Stretch:
+        """The same places, where so many periods are one."""
+        length, period = self.period * self.times + self.rest, self.period * count
+        return Stretch(self.start, period, length // period, length % period)
 
     def shifted(self, by: int) -> Stretch:
         """The same places divided elsewhere: the first period begins that much later."""
@@ -40,6 +47,9 @@ def stretches(keys: Sequence[int], weights: Sequence[int]) -> list[Stretch]:
     saved: dict[Stretch, int] = {}
     for stretch in (stretch for period in _likely_periods(keys) for stretch in _stretches(keys, period)):
         layer = up_to[stretch.start + stretch.period] - up_to[stretch.start]
+        if 0 < layer < SMALLEST_LAYER:
+            stretch = stretch.joined(-(-_SEVERAL // layer))
+            layer *= -(-_SEVERAL // layer)
         if layer >= SMALLEST_LAYER and (stretch.times - 1) * layer >= LEAST_SAVED:
             saved[stretch] = (stretch.times - 1) * layer
     return sorted(saved, key=lambda stretch: (-saved[stretch], stretch.period))[:_TRIED]

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from aotgrad.torch_versions import (
+    DisableTorchFunction,
     DispatchKey,
     cdata_of,
     disable_functionalization,
@@ -91,7 +92,8 @@ def current(value: torch.Tensor) -> torch.Tensor:
 
 def memory_of(value: torch.Tensor) -> int:
     """Equal for tensors that share memory."""
-    return int(cdata_of(value.untyped_storage()))
+    with DisableTorchFunction():  # else it is an operator of the program that is traced
+        return int(cdata_of(value.untyped_storage()))
 
 
 def counts_with(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -298,6 +298,15 @@ class _Outputs:
     _read: dict[int, Output] = field(default_factory=dict)
     _bases: dict[int, int] = field(default_factory=dict)
     _passed: set[int] = field(default_factory=set)  # ids of outputs that others come from
+    _arguments: dict[int, int] = field(default_factory=dict)  # positions of what the program sees, by id
+    _inputs_over: dict[int, int] = field(default_factory=dict)  # the first input of each memory
+
+    def __post_init__(self) -> None:
+        for index, entry in enumerate(self.inputs):
+            for position, argument in entry.seen.items():
+                self._arguments.setdefault(id(argument), position)
+            if isinstance(entry.value, torch.Tensor):
+                self._inputs_over.setdefault(functional.memory_of(entry.value), index)
 
     def count_sharing(self, outputs: Sequence[object]) -> None:
         tensors = {id(o): o for o in outputs if isinstance(o, torch.Tensor) and functional.is_functional(o)}
@@ -338,32 +347,32 @@ class _Outputs:
         return self.sizes.index(node)
 
     def _tensor(self, output: torch.Tensor) -> Output:
-        for entry in self.inputs:
-            for position, argument in entry.seen.items():
-                if output is argument:
-                    return Argument(position)
-        for index, entry in enumerate(self.inputs):
-            if isinstance(entry.value, torch.Tensor) and functional.memory_of(entry.value) == functional.memory_of(
-                output
-            ):
-                if self.training and output.requires_grad and base_of(output) is not entry.value:
-                    raise Unsupported(
-                        "a detached view of an input gets a history of its own and is returned", "return a copy of it"
-                    )
-                if index in self.restrided and _forgot_layout(entry):
-                    raise Unsupported(
-                        "a view is returned of an input that changes its shape in place and is written to",
-                        "return a copy",
-                    )
-                self.views |= output.requires_grad and _is_followed(output)
-                position, argument = self._viewed(entry, output)
-                steps = self._path(argument, output, restrided=index in self.restrided)
-                return OfInput(index, steps, position, self._is_older(output))
+        if id(output) in self._arguments:
+            return Argument(self._arguments[id(output)])
+        index = self._inputs_over.get(functional.memory_of(output))
+        if index is not None:
+            return self._view_of_input(index, output)
         base = self._base_of(output)
         if base is output:
             result = self._result(output)
             return OfResult(result, self._own_steps(output, self.result_nodes[result]))
         return OfResult(self._result(base), self._path(base, output), self._is_older(output))
+
+    def _view_of_input(self, index: int, output: torch.Tensor) -> Output:
+        entry = self.inputs[index]
+        if self.training and output.requires_grad and base_of(output) is not entry.value:
+            raise Unsupported(
+                "a detached view of an input gets a history of its own and is returned", "return a copy of it"
+            )
+        if index in self.restrided and _forgot_layout(entry):
+            raise Unsupported(
+                "a view is returned of an input that changes its shape in place and is written to",
+                "return a copy",
+            )
+        self.views |= output.requires_grad and _is_followed(output)
+        position, argument = self._viewed(entry, output)
+        steps = self._path(argument, output, restrided=index in self.restrided)
+        return OfInput(index, steps, position, self._is_older(output))
 
     def _is_older(self, view: torch.Tensor) -> bool:
         """Whether what a view without a history views was written to since it was made."""

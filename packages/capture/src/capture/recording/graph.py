@@ -281,12 +281,15 @@ class GraphRecorder:
 
     def changed_memory(self) -> set[int | None]:
         """The memory of tensors that operations changed, or may have changed where that is not counted."""
-        changed = {memory_of(node.meta["val"]) for node in self.nodes if _is_changed(node)}
+        changed: set[int | None] = set()
         for node in self.nodes:
-            given = [
-                value for source in node.all_input_nodes if isinstance(value := source.meta.get("val"), torch.Tensor)
-            ]
-            changed.update(memory_of(value) for value in given if value.is_inference() or _updates_statistics(node))
+            if _is_changed(node):
+                changed.add(memory_of(node.meta["val"]))
+            all_of_them = _updates_statistics(node)
+            for given in node.all_input_nodes:
+                value = given.meta.get("val")
+                if isinstance(value, torch.Tensor) and (all_of_them or value.is_inference()):
+                    changed.add(memory_of(value))
         return changed
 
     def memory_before(self, mark: tuple[int, set[fx.Node]]) -> set[int | None]:

@@ -64,7 +64,7 @@ def record_operation(
     ctx: Recording, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool
 ) -> Value:
     name = target if method else getattr(target, "__name__", str(target))
-    _insist_on_room(ctx)
+    insist_on_room(ctx)
     operands = _Operands(ctx, name)
     kwargs = default_devices.placed(ctx, target, kwargs)
     nodes, fakes = operands.all(args)
@@ -103,7 +103,7 @@ def record_operation(
     return result_value(ctx, node, result)
 
 
-def _insist_on_room(ctx: Recording) -> None:
+def insist_on_room(ctx: Recording) -> None:
     """A loop of very many operators would be unrolled for minutes; pieces of it that end like this one share code."""
     largest = None if ctx.options.nopython else ctx.options.largest_graph
     if largest is not None and ctx.graph.operations >= largest:

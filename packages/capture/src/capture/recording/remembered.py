@@ -45,7 +45,7 @@ class Effects:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """One tensor of a result."""
 
     size: tuple[int, ...]
@@ -59,7 +59,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    parts: tuple[_Part | None, ...]
+    parts: tuple[Part | None, ...]
     made: type | None  # of several results
     effects: Effects
     work: int
@@ -137,15 +137,15 @@ class Remembered:
         """Without ``effects`` the operator did what cannot be told again, and runs each time."""
         several = type(result) in (tuple, list)
         given = list(result) if several else [result]
-        parts = None if effects is None else self._parts(call.tensors, given)
+        parts = None if effects is None else self.parts_of(call.tensors, given)
         if effects is None or parts is None:
             self._outcomes[call.key] = None
         else:
             self._outcomes[call.key] = Outcome(tuple(parts), type(result) if several else None, effects, work)
 
-    def _parts(self, operands: list[Any], given: list[Any]) -> list[_Part | None] | None:
+    def parts_of(self, operands: list[Any], given: list[Any]) -> list[Part | None] | None:
         memories = [cdata_of(operand.untyped_storage()) for operand in operands]
-        parts: list[_Part | None] = []
+        parts: list[Part | None] = []
         for each in given:
             if each is None:
                 parts.append(None)
@@ -182,8 +182,7 @@ class Remembered:
 
     def again(self, outcome: Outcome, operands: list[object]) -> Any:
         """Tensors like those that the operator gave."""
-        with DisableTorchDispatch():
-            made = [None if part is None else _made(part, operands) for part in outcome.parts]
+        made = [None if part is None else made_again(part, operands) for part in outcome.parts]
         return made[0] if outcome.made is None else outcome.made(made)
 
 
@@ -191,12 +190,12 @@ def _is_plain(func: object) -> bool:
     return isinstance(func, OpOverload) and func.namespace in _OF_TORCH and not schema_of(func).is_mutable
 
 
-def _part_of(tensor: Any, place: int | None) -> _Part:
+def _part_of(tensor: Any, place: int | None) -> Part:
     layout = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
-    return _Part(*layout, tensor.dtype, tensor.fake_device, place, dict(vars(tensor)))
+    return Part(*layout, tensor.dtype, tensor.fake_device, place, dict(vars(tensor)))
 
 
-def _bytes_of(part: _Part) -> int:
+def _bytes_of(part: Part) -> int:
     """How large the memory is that is made for it."""
     if part.offset or 0 in part.size:
         return -1 if part.offset else 0
@@ -204,7 +203,14 @@ def _bytes_of(part: _Part) -> int:
     return (last + 1) * part.dtype.itemsize
 
 
-def _made(part: _Part, operands: list[Any]) -> Any:
+def made_again(part: Part, operands: Sequence[object]) -> torch.Tensor:
+    """A tensor like the one that an operator gave."""
+    with DisableTorchDispatch():
+        made: torch.Tensor = _made(part, operands)
+    return made
+
+
+def _made(part: Part, operands: Sequence[Any]) -> Any:
     if part.operand is None:
         shell = torch.empty_strided(part.size, part.stride, dtype=part.dtype, device="meta")
     else:

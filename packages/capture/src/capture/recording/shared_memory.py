@@ -7,7 +7,7 @@ memory, at any time.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import FunctionType
 from typing import Any
 
@@ -25,29 +25,23 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[Guard]:
     """What is relied on of the memory of tensors, if the graph changes one of them."""
     examples = {source: node.meta.get("val") for source, node in graph.inputs.items()}
-    _refuse_unknown_sharing(graph, examples, inputs)
-    given = [source for source, example in examples.items() if isinstance(example, torch.Tensor)]
-    if len(given) < 2:
-        return []
-    memories = [memory_of(examples[source]) for source in given]
-    if graph.changed_memory().isdisjoint(memories):
+    tensors_of = {source: example for source, example in examples.items() if isinstance(example, torch.Tensor)}
+    given = list(tensors_of)
+    memories = [memory_of(example) for example in tensors_of.values()]
+    if len(given) < 2 or graph.changed_memory().isdisjoint(memories):
         return []
     tensors = [source.read(inputs) for source in given]
     shared = sharing(tensors)
+    _refuse_unknown_sharing(memories, shared)
     names = ", ".join(source.expression() for source in given)
     text = f"{names} share {'the same' if shared else 'no'} memory"
     payload = (tuple(given), _as_numbers(tensors, shared), functools.partial(_share_as_before, tuple(given), shared))
     return [Guard(None, "memory", payload, location, text)]
 
 
-def _refuse_unknown_sharing(graph: GraphRecorder, examples: Mapping[Source, object], inputs: Inputs) -> None:
+def _refuse_unknown_sharing(memories: Sequence[int | None], shared: Sequence[tuple[int, int, int]]) -> None:
     """Whoever holds them: a backend learns from the fakes alone which tensors share memory, and those of views with
     a history, or whose sizes are dynamic, may not show it."""
-    known = [source for source, example in examples.items() if isinstance(example, torch.Tensor)]
-    memories = [memory_of(examples[source]) for source in known]
-    if len(known) < 2 or graph.changed_memory().isdisjoint(memories):
-        return
-    shared = sharing([source.read(inputs) for source in known])
     if len({memories[number] for number, *_ in shared}) != len({first for _, first, _ in shared}):
         raise SkipFrame(
             Reason(Kind.MEMORY, "tensors share memory that a backend is not told of, and one is changed"), always=False

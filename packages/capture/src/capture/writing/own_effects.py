@@ -66,6 +66,8 @@ def told(changes: Sequence[OwnChange]) -> str:
 
 def own_changes(changed: Sequence[Value], guards: Iterable[Guard]) -> list[OwnChange]:
     """The guards that do not hold any more once the frame has run."""
+    if not changed:
+        return []
     left = _Left(changed)
     return [change for guard in guards if (change := left.broken(guard)) is not None]
 
@@ -83,15 +85,17 @@ class _Left:
 
     def broken(self, guard: Guard) -> OwnChange | None:
         source = guard.source
-        if source is None or guard.kind in RELATIONS or _comes_anew(source):
+        if source is None or not (source in self._places or source in self._contents):
+            return None
+        if guard.kind in RELATIONS or _comes_anew(source):
             return None
         if source in self._places:
             found = self._place(source)
             if not _is_broken(guard, found) or self._is_moved(source):
                 return None
             return OwnChange(source, _told(guard, found), *_number(guard, found))
-        contents = self._contents.get(source)
-        if contents is None or not _holds_other(guard, contents) or self._is_moved(source):
+        contents = self._contents[source]
+        if not _holds_other(guard, contents) or self._is_moved(source):
             return None
         return OwnChange(source, f"{_path(source)} gets {_OTHER[guard.kind]}")
 

@@ -35,6 +35,7 @@ class Deferral:
         self.light = light
         self.openly = openly
         self.answers: Mapping[str, Any] = {}
+        self._mentioned: dict[str, bool] = {}
         self.then: list[Callable[[ModuleType], None]] = []
         self.waiting = True
         self.loader: int | None = None
@@ -96,6 +97,13 @@ class Deferral:
         """Whether ``name`` is answered without the package; not once the one it lies in wants it whole."""
         return self.waiting and name in self.answers and (self.parent is None or self.parent.waiting)
 
+    def mentions(self, name: str) -> bool:
+        """Whether the text of the ``__init__`` has the name.  ``from package import this`` asks for ``__path__`` each
+        time, and torch's fakes do that for every operator."""
+        if name not in self._mentioned:
+            self._mentioned[name] = name in self.source
+        return self._mentioned[name]
+
     @functools.cached_property
     def source(self) -> str:
         """The text of the ``__init__``."""
@@ -112,7 +120,7 @@ class DeferredModule(ModuleType):
         deferral = type(self).deferral
         if not deferral.waiting:
             return _while_it_runs(deferral, name)
-        if name.startswith("__") and name not in _OF_EVERY_MODULE and name not in deferral.source:
+        if name.startswith("__") and name not in _OF_EVERY_MODULE and not deferral.mentions(name):
             # Python and libraries ask every module for such names in passing.
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         if deferral.answer(name) and (name in deferral.openly or _asks_and_forgets(sys._getframe(1))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any
 
@@ -10,6 +10,8 @@ import torch
 
 from capture.evaluator.equal_calls.paths import MISSING, PLAIN_DICTS, Refused
 from capture.torch_versions import version_of
+from capture.values.base import Value
+from capture.values.constant import ConstantValue
 
 _TOLD = (bool, int, str, bytes, NoneType, float, *PLAIN_DICTS, list, tuple)
 _OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -67,6 +69,14 @@ def of_fake(fake: torch.Tensor) -> tuple[object, ...]:
         raise Refused from None
     version = -1 if fake.is_inference() else version_of(fake)
     return (step, fake.is_leaf, fake._is_view(), fake.is_inference(), version, *_layout(fake))
+
+
+def of_writes(written: Mapping[str, Value]) -> tuple[object, ...]:
+    """What the frame wrote to attributes of a tensor, which its value keeps."""
+    if not all(type(value) is ConstantValue for value in written.values()):
+        raise Refused
+    told = ((name, value) for name, value in written.items() if isinstance(value, ConstantValue))
+    return tuple((name, type(value.value), repr(value.value)) for name, value in told)
 
 
 def _layout(tensor: torch.Tensor) -> tuple[object, ...]:

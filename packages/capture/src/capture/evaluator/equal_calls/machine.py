@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -18,9 +18,11 @@ from capture.errors import InternalError, Location
 from capture.evaluator.assumptions import Assumptions
 from capture.evaluator.equal_calls.facts import holds, of_fake, same_constant
 from capture.evaluator.equal_calls.paths import MISSING, Paths, Refused
-from capture.evaluator.equal_calls.taking import Taking, fact_of_object, leads_to
+from capture.evaluator.equal_calls.recipes import Recipe, Watching, done_again
+from capture.evaluator.equal_calls.taking import Taking, fact_of_object, leads_to, of_known
 from capture.evaluator.equal_calls.tapes import (
     Guarded,
+    Known,
     Recorded,
     Same,
     Slots,
@@ -35,8 +37,10 @@ from capture.evaluator.machine import Machine
 from capture.guards.sources import ConstSource, Inputs, Source
 from capture.options import Options
 from capture.recording.graph import memory_of
+from capture.recording.histories import note_view
+from capture.recording.operations import insist_on_room
 from capture.signals import HeldSignals
-from capture.torch_versions import cdata_of
+from capture.torch_versions import cdata_of, is_view
 from capture.values.base import Value, reachable, realize
 from capture.values.constant import ConstantValue
 from capture.values.function import FunctionValue, NamespaceValue
@@ -64,6 +68,7 @@ class MachineOfEqualCalls(Machine):
         self._sights: collections.Counter[type] = collections.Counter()
         self._tapes: dict[type, list[Tape]] = {}
         self._memories: set[int] = set()  # of real tensors that were met
+        self._shared_memories: set[int] = set()  # of several of them
         self.done_again = 0
         super().__init__(*args)
 
@@ -100,6 +105,7 @@ class MachineOfEqualCalls(Machine):
             outside = [value for value in (*args, *kwargs.values()) if not isinstance(value, TensorValue)]
             if leads_to(outside, tape):
                 raise Refused
+            tape.given_memories = frozenset(memory_of(v.fake) for v in tape.slots.values if isinstance(v, TensorValue))
             tape.given = (
                 *given_shapes(args, kwargs, tape.slots),
                 self._shared(tape.slots),
@@ -125,6 +131,9 @@ class MachineOfEqualCalls(Machine):
         memories = [memory_of(value.fake) for value in slots.values if isinstance(value, TensorValue)]
         shared = self.graph.inputs_over
         return tuple((memory if memory in shared else None, memories.index(memory)) for memory in memories)
+
+    def _shares_memory(self, value: TensorValue) -> bool:
+        return _memory_of(value.obj) in self._shared_memories
 
     def _state(self) -> tuple[object, ...]:
         """What else a call may go by."""
@@ -157,7 +166,7 @@ class MachineOfEqualCalls(Machine):
     def _taken(
         self, tape: Tape, module: ModuleValue, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> tuple[Value, Taking]:
-        taking = Taking(tape, len(self.frames))
+        taking = Taking(tape, len(self.frames), self._shares_memory)
         counts, nodes = self._counts(), self._node_count()
         self._takings.append(taking)
         try:
@@ -232,6 +241,7 @@ class MachineOfEqualCalls(Machine):
             memory = _memory_of(obj)
             if memory in self._memories:
                 self._refuse("tensors share memory")
+                self._shared_memories.add(memory)
             self._memories.add(memory)
         return value
 
@@ -273,9 +283,11 @@ class MachineOfEqualCalls(Machine):
             operands[id(taking)] = taking.operands(args, kwargs)
 
         self._tell(look)
+        watching = Watching(self.graph)
         with self._event():
             result = super().record(target, args, kwargs, method=method)
-        self._tell(lambda t: t.recorded(target, method, operands[id(t)], result, self._place_within(t)))
+        recipe = watching.recipe(result)
+        self._tell(lambda t: t.recorded(target, method, operands[id(t)], result, self._place_within(t), recipe))
         return result
 
     # -- what no tape can tell -----------------------------------------------------------------------------------
@@ -365,7 +377,7 @@ class MachineOfEqualCalls(Machine):
                 return False
             for step in known.paths.steps:
                 tape.paths.follow(step)
-            return self._events_fit(known, tape.paths)
+            return self._events_fit(known, tape)
         except (Refused, AttributeError, TypeError):
             return False
         finally:
@@ -377,7 +389,8 @@ class MachineOfEqualCalls(Machine):
         self._followed = tape.paths
         tape.paths = Paths(root, obj)
 
-    def _events_fit(self, known: Tape, paths: Paths) -> bool:
+    def _events_fit(self, known: Tape, tape: Tape) -> bool:
+        paths = tape.paths
         objects: dict[int, object] = {}  # by slot
         memories: set[int] = set()
         for event in known.events:
@@ -393,7 +406,16 @@ class MachineOfEqualCalls(Machine):
                 varies = type(obj) is float and self.is_dynamic_float(paths.sources[event.path])
                 if varies or (first and not self._is_such(obj, event, memories, objects)):
                     return False
+                if isinstance(event.fact, tuple) and event.fact[0] is Known and not self._is_apart(obj, known, tape):
+                    return False
         return True
+
+    def _is_apart(self, obj: object, known: Tape, tape: Tape) -> bool:
+        """Whether a tensor that was met before is not one that the call has besides."""
+        value = self._met.find(obj)
+        assert isinstance(value, TensorValue)
+        others = id(value) in known.outside or id(value) in tape.slots.numbers or self._shares_memory(value)
+        return not others and memory_of(value.fake) not in tape.given_memories
 
     def _is_such(self, obj: Any, event: Wrapped, memories: set[int], objects: dict[int, object]) -> bool:
         if obj is MISSING:
@@ -404,6 +426,10 @@ class MachineOfEqualCalls(Machine):
         kind, *fact = event.fact
         if kind is ConstantValue:
             return same_constant(obj, fact[2].held)
+        if kind is Known:
+            value = self._met.find(obj)
+            alone = sum(each is obj for each in objects.values()) == 1
+            return alone and type(value) is TensorValue and of_known(value) == event.fact
         if self._met.find(obj) is not None or sum(each is obj for each in objects.values()) > 1:
             return False
         if kind is TensorValue:
@@ -420,6 +446,7 @@ class MachineOfEqualCalls(Machine):
         paths, slots, outer = self._followed, tape.slots, self._place
         self.commit()
         self.done_again += 1
+        self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
         try:
             for event in known.events:
                 self._place = outer
@@ -429,19 +456,42 @@ class MachineOfEqualCalls(Machine):
                 elif isinstance(event, Wrapped):
                     value = self.wrap(paths.objects[event.path], paths.sources[event.path])
                     self._insist_on_the_same_value(event, value, slots)
-                else:
+                elif event.recipe is None or self._takings:
                     self._place = event.location or outer
                     self._record_again(event, slots)
+                else:
+                    self._place = event.location or outer
+                    self._repeat(event.recipe, known.slots, slots)
         finally:
             self._place = outer
         return built(known.result, slots.values, self.literal)
+
+    def _repeat(self, recipe: Recipe, first: Slots, slots: Slots) -> None:
+        """Who takes a tape would have to be told what it gives."""
+        insist_on_room(self)
+        try:
+            value = done_again(recipe, first.nodes, slots.values, self.graph)
+        except Refused:
+            self._give_up(f"{recipe.node.target} gives something else")
+        if id(value.fake) in self.tensors:
+            self._give_up(f"{recipe.node.target} gives what was there")
+        value.node.meta["location"] = self.location()
+        self.tensors[id(value.fake)] = value
+        note_view(self, value.fake, one_of_several=False)
+        if value.fake.requires_grad and is_view(value.fake):
+            self.note_origin(value)
+        slots.add(value)
 
     def _record_again(self, event: Recorded, slots: Slots) -> None:
         args = [built(shape, slots.values, self.literal) for shape in event.args]
         kwargs = {name: built(shape, slots.values, self.literal) for name, shape in event.kwargs}
         result = self.record(event.target, args, kwargs, method=event.method)
         facts: list[object] = []
-        if shape_of(result, slots, facts) != event.result or tuple(facts) != event.facts:
+        try:
+            same = shape_of(result, slots, facts) == event.result and tuple(facts) == event.facts
+        except Refused:
+            same = False
+        if not same:
             self._give_up(f"{event.target} gives something else")
 
     def _insist_on_the_same_value(self, event: Wrapped, value: Value, slots: Slots) -> None:
@@ -452,11 +502,12 @@ class MachineOfEqualCalls(Machine):
                 self._give_up("another object is met")
             return
         if isinstance(event.fact, tuple):
+            kind = TensorValue if event.fact[0] is Known else event.fact[0]
             fake = isinstance(value, TensorValue) and of_fake(value.fake) != event.fact[2]
-            if type(value) is not event.fact[0] or fake:
+            if type(value) is not kind or fake:
                 self._give_up("an object of another kind is met")
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, why: str) -> NoReturn:
         """Too late to evaluate the call instead: the whole frame is evaluated once more, call by call."""
         if self.options.verify_equal_calls:
             raise InternalError(f"a call was no equal one after all: {why}")

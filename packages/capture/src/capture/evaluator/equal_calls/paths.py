@@ -83,6 +83,11 @@ class Paths:
         self.follow((parent, kind, told), source)
         return len(self.sources) - 1
 
+    def lead_to(self, source: Source, number: int) -> bool:
+        """A path from elsewhere to what is found on one of these is another name of it; False where it, or what lies
+        behind it, was asked for as a path from elsewhere."""
+        return self._numbers.setdefault(source, number) == number
+
     def follow(self, step: Step, source: Source | None = None) -> None:
         """Go one step on."""
         parent, kind, told = step

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from capture.errors import Location
-from capture.evaluator.equal_calls.facts import holds, of_fake, of_input
+from capture.evaluator.equal_calls.facts import holds, of_fake, of_input, of_writes
 from capture.evaluator.equal_calls.paths import PLAIN_DICTS, Refused
-from capture.evaluator.equal_calls.tapes import Guarded, Recorded, Same, Shape, Tape, Wrapped, shape_of
+from capture.evaluator.equal_calls.recipes import Recipe
+from capture.evaluator.equal_calls.tapes import Guarded, Known, Recorded, Same, Shape, Tape, Wrapped, shape_of
 from capture.guards.sources import Source
+from capture.recording.graph import memory_of
 from capture.values.base import LazyValue, Value, settled
 from capture.values.classes import ClassValue, PythonModuleValue
 from capture.values.constant import ConstantValue
@@ -68,6 +70,11 @@ def fact_of(obj: object, value: Value) -> object:
     return kind, *fact_of_object(obj, kind)
 
 
+def of_known(value: TensorValue) -> tuple[object, ...]:
+    """What a tensor is that was met before."""
+    return Known, of_input(value.obj), of_fake(value.fake), of_writes(value.written), value.is_a_gradient
+
+
 def fact_of_object(obj: Any, kind: type) -> tuple[object, ...]:
     """The same before there is a value."""
     if kind is TensorValue:
@@ -93,8 +100,9 @@ def fact_of_object(obj: Any, kind: type) -> tuple[object, ...]:
 class Taking:
     """``depth`` is how many frames there were at the call."""
 
-    def __init__(self, tape: Tape, depth: int) -> None:
+    def __init__(self, tape: Tape, depth: int, shares_memory: Callable[[TensorValue], bool]) -> None:
         self.tape = tape
+        self.shares_memory = shares_memory
         self.depth = depth
         self.refused = ""
         self.added = 0  # nodes of the graph that are accounted for
@@ -115,11 +123,21 @@ class Taking:
         self._insist(number != 0, "the module itself is met")
         slot, fact = slots.of(value), None
         if slot is None:
-            if known is not None:
+            if known is None:
+                fact = fact_of(obj, value)
+            elif type(value) is TensorValue and self._is_of_the_module(value, number):
+                fact = of_known(value)
+            else:
                 self._insist(not leads_to([value], self.tape), f"{source.expression()} was met before")
-            fact = Same(value) if known is not None else fact_of(obj, value)
+                fact = Same(value)
             slot = slots.add(value)
         self.tape.events.append(Wrapped(number, slot, known is not None, fact))
+
+    def _is_of_the_module(self, value: TensorValue, number: int) -> bool:
+        """Parameters that an optimizer was asked for before: which tensor of its list one is matters to no call."""
+        if value.source is None or id(value) in self.tape.outside or self.shares_memory(value):
+            return False
+        return memory_of(value.fake) not in self.tape.given_memories and self.tape.paths.lead_to(value.source, number)
 
     def guarded(
         self, source: Source | None, kind: str, payload: tuple[Any, ...], text: str, place: Location | None, new: bool
@@ -143,14 +161,20 @@ class Taking:
         )
 
     def recorded(
-        self, target: Any, method: bool, operands: tuple[Any, Any], result: Value, place: Location | None
+        self,
+        target: Any,
+        method: bool,
+        operands: tuple[Any, Any],
+        result: Value,
+        place: Location | None,
+        recipe: Recipe | None,
     ) -> None:
         facts: list[object] = []
         first = len(self.tape.slots.values)
         shape = shape_of(result, self.tape.slots, facts)
         made = self.tape.slots.values[first:]
         self._nodes += [(value.node, len(value.node.meta)) for value in made if isinstance(value, TensorValue)]
-        self.tape.events.append(Recorded(target, method, *operands, shape, tuple(facts), place))
+        self.tape.events.append(Recorded(target, method, *operands, shape, tuple(facts), place, recipe))
 
     def finish(self, result: Value) -> None:
         if any(len(node.meta) != count for node, count in self._nodes):
@@ -161,6 +185,10 @@ class Taking:
             self.refuse("of what it gives")
         if not self.refused and _has_lazy(self.tape.events, self.tape.result):
             self.refuse("something stays unseen")
+        for value, fact in _tensors_of_others(self.tape.events):
+            self.tape.outside.setdefault(id(value), (value, fact))
+        if any(id(value) in self.tape.outside for value in self.tape.slots.values):
+            self.refuse("a tensor of its own is met on another path")
 
     def _insist(self, truth: bool, why: str) -> None:
         if not truth:
@@ -169,15 +197,27 @@ class Taking:
 
 
 def _has_lazy(events: Sequence[object], result: Shape) -> bool:
-    shapes: list[Any] = [result]
+    return any(shape[0] == "lazy" for shape in _parts([*_operands(events), result]))
+
+
+def _tensors_of_others(events: Sequence[object]) -> Iterator[tuple[TensorValue, object]]:
+    """Operands from elsewhere, and what they were."""
+    for kind, *told in _parts(_operands(events)):
+        if kind == "outside" and isinstance(told[0].held, TensorValue):
+            yield told[0].held, told[1]
+
+
+def _operands(events: Sequence[object]) -> Iterator[Shape]:
     for event in events:
         if isinstance(event, Recorded):
-            shapes += [*event.args, *(shape for _, shape in event.kwargs)]
-    return any(map(_is_lazy, shapes))
+            yield from (*event.args, *(shape for _, shape in event.kwargs))
 
 
-def _is_lazy(shape: Shape) -> bool:
-    kind = shape[0]
-    if kind is dict:
-        return any(_is_lazy(item) for _, item in shape[1])
-    return kind == "lazy" or (kind in (list, tuple, torch.Size, slice) and any(map(_is_lazy, shape[1])))
+def _parts(shapes: Iterable[Shape]) -> Iterator[Shape]:
+    """Shapes, and those within them."""
+    for shape in shapes:
+        yield shape
+        if shape[0] is dict:
+            yield from _parts(item for _, item in shape[1])
+        elif shape[0] in (list, tuple, torch.Size, slice):
+            yield from _parts(shape[1])

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import fx
 
 from capture.errors import Location
 from capture.evaluator.equal_calls.facts import of_fake, same_constant
 from capture.evaluator.equal_calls.paths import Paths, Refused
+from capture.evaluator.equal_calls.recipes import Recipe
 from capture.values.base import LazyValue, Value, settled
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
@@ -22,6 +24,10 @@ from capture.values.tensor import TensorValue
 
 Shape = tuple[Any, ...]
 """How a value is made of slots and constants."""
+
+
+class Known:
+    """In the place of a kind: a tensor that was met on another path before the call, and is the module's now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class Recorded:
     result: Shape
     facts: tuple[object, ...]
     location: Location | None  # None where it is the caller's
+    recipe: Recipe | None = field(default=None, compare=False)
 
 
 Event = Wrapped | Guarded | Recorded
@@ -63,8 +70,11 @@ class Slots:
 
     values: list[Value] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
+    nodes: dict[fx.Node, int] = field(default_factory=dict)  # of the tensors among them
 
     def add(self, value: Value) -> int:
+        if isinstance(value, TensorValue):
+            self.nodes[value.node] = len(self.values)
         self.numbers[id(value)] = len(self.values)
         self.values.append(value)
         return len(self.values) - 1
@@ -158,6 +168,7 @@ class Tape:
     result: Shape = ()
     outside: dict[int, tuple[TensorValue, object]] = field(default_factory=dict)
     """Tensors of other paths that it came upon, and what they were then."""
+    given_memories: frozenset[int | None] = frozenset()
 
     def account(self) -> tuple[object, ...]:
         """All of it that two equal calls have in common."""
