@@ -6,6 +6,7 @@ same while it runs.
 
 import pytest
 import torch
+from torch.nn import functional as F
 from torch.testing._internal.common_methods_invocations import op_db
 
 import compile_api
@@ -150,3 +151,25 @@ def test_both_packages_correct_torchs_fakes_of_the_same_operators():
     ours, theirs = ({str(operator) for operator in table} for table in tables)
     assert len(ours & theirs) > 30
     assert ours ^ theirs == IN_ONE_TABLE.keys(), "add it to the other table too, or say here why not"
+
+
+CHOSEN_BY_THE_LIBRARY = {
+    "one channel": lambda x, w: F.conv2d(x[:, :1], w[:, :1]),
+    "by channel": lambda x, w: F.conv2d(x, w[:, :1], groups=4),
+    "one channel of the weight": lambda x, w: F.conv2d(x[:, :1].contiguous(), w[:, :1]),
+    "one row": lambda x, w: F.conv2d(x[:, :, :1], w[:, :, :1]),
+    "transposed": lambda x, w: F.conv_transpose2d(x[:, :1], w[:1]),
+    "unpooled": lambda x, w: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+    "unpooled twice": lambda x, w: F.max_unpool2d(*F.max_pool2d(x.relu(), 2, return_indices=True), 2) * 2,
+}
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", CHOSEN_BY_THE_LIBRARY)
+def test_what_a_library_chooses_by_its_operands(name, backend, last):
+    function, x, w = CHOSEN_BY_THE_LIBRARY[name], torch.randn(2, 4, 8, 6), torch.randn(4, 4, 3, 3)
+    x = x.to(memory_format=torch.channels_last) if last else x
+    found, expected = compile_api.compile(function, backend=backend)(x, w), function(x, w)
+    assert found.stride() == expected.stride()
+    torch.testing.assert_close(found, expected)

@@ -65,14 +65,16 @@ def _with_statistics(
     ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(output, mean, 1 / deviation, unbiased variance) of a batch."""
+    # As torch's kernel for CPUs: means may be far from zero.
+    exact = torch.float64 if x.device.type == "cpu" else compute_dtype(x.dtype)
     dims = others(x)
-    n = count(x, dims, compute_dtype(x.dtype))
+    n = count(x, dims, exact)
 
     def kept(mean: Value, variance: Value) -> list[Value]:
         # Batches are normalised by the biased variance; the running one takes the unbiased.
         return [mean, rsqrt(variance + eps), variance * (n / (n - 1.0))]
 
-    mean, scale, variance = moments(ctx, widened(x), dims, 0, False, kept)
+    mean, scale, variance = moments(ctx, widened(x), dims, 0, False, kept, exact)
     output = _normalised(x, along(mean, x), along(scale, x), weight, bias, plus_zero=True)
     return output, mean, scale, variance
 
