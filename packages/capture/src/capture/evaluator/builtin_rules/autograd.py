@@ -251,7 +251,7 @@ def exchange_data(ctx: World, tensor: TensorValue, data: Value) -> Value:
     """Backward would find the old data where a view of the tensor was saved, and the new where it was itself: compiled
     code keeps neither as autograd does."""
     memory = memory_of(tensor.fake)
-    results = [value.fake for value in ctx.tensors.values() if value.fake.grad_fn is not None]
+    results = [value.fake for value in ctx.tensors.values()]
     if keep(results, lambda saved: saved.layout is torch.strided and memory_of(saved) == memory):
         explanation = f"{tensor.describe()} gets other data, and autograd has kept what it had"
         raise SkipFrame(Reason(Kind.DATA_OF_A_TENSOR, explanation), location=ctx.location())
