@@ -86,3 +86,20 @@ def test_effects_come_before_the_error_also_where_another_kind_was_written(first
             error = str(raised)
         outcomes.append((error, seen, y.tolist(), x.tolist()))
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_what_the_function_made_in_inference_mode_is_refused_behind_all_effects(backend):
+    def function(x, w, seen):
+        with torch.inference_mode():
+            made = torch.ones(2)
+        seen.append(1)
+        x.add_(w)
+        made[0] = 2.0
+
+    for run in (function, compile_api.compile(function, backend=backend)):
+        w, seen = torch.ones(2, requires_grad=True), []
+        x = w * 1
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+            run(x, w, seen)
+        assert (x.tolist(), seen) == ([2, 2], [1])

@@ -43,6 +43,8 @@ def doubtful(
         return True
     if not written:
         return False
+    if not torch.is_inference_mode_enabled() and any(target.is_inference() for target in written):
+        return True
     return _does_not_fit(func, (args, kwargs), written) or _overlaps(func, (args, kwargs), written)
 
 
