@@ -461,16 +461,17 @@ def test_classes_that_take_their_arguments_apart(given):
     """The class of an ``OSError`` is told by its number, syntax errors keep a position, others refuse what they get."""
 
     def play(x, kind):
+        y = x + 1
         try:
             raise kind(*given)
         except FileNotFoundError as error:
-            return "not found", error
+            return "not found", error, y
         except Exception as error:  # noqa: BLE001  whichever it is
-            return "other", error
+            return "other", error, y
 
     for kind in _KINDS:
         eager, ours = (f(torch.ones(1), kind) for f in (play, capture.optimize("eager", strict=True)(play)))
-        assert (ours[0], _shown(ours[1])) == (eager[0], _shown(eager[1])), kind
+        assert (ours[0], _shown(ours[1]), ours[2]) == (eager[0], _shown(eager[1]), eager[2]), kind
 
 
 def test_the_text_of_an_error_of_memory():

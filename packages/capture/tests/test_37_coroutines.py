@@ -444,9 +444,11 @@ def test_a_break_within_a_coroutine(same, x):
 
         return run(body())[0]
 
-    captured = capture.optimize("eager", strict=True)(drive)
+    log = capture.Log()
+    captured = capture.optimize("eager", strict=True, log=log)(drive)
     for _ in range(2):
         same(drive(x), captured(x))
+    assert [one.reason.kind for one in log.records() if isinstance(one, capture.BreakRecord)] == ["builtin"] * 3
 
 
 def test_a_method_made_in_c_that_asks_for_its_class(same, x):

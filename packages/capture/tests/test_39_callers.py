@@ -108,6 +108,7 @@ def test_a_traceback_has_each_frame_once():
     assert capture.optimize("eager")(program)(torch.ones(2)) == ["program", "fails"]
 
 
+@pytest.mark.without_graphs("it is refused")
 def test_where_no_break_may_be_it_is_said_where_one_is():
     def reads(x):
         print("hi", file=io.StringIO())

@@ -158,8 +158,9 @@ def test_nopython_lets_the_users_own_exceptions_through(x):
     def fail(a):
         raise ValueError(a.shape)
 
+    options = capture.Options(nopython=True, strict=True, leave_idle=False)
     with pytest.raises(ValueError, match="Size"):
-        capture.optimize("eager", nopython=True, strict=True)(fail)(x)
+        capture.optimize("eager", options=options)(fail)(x)
 
 
 def test_disabled_functions_run_outside(check, x):

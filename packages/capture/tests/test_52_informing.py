@@ -126,6 +126,7 @@ def test_a_filter_that_python_reads_is_left_to_it(recwarn):
     assert [str(each.message) for each in recwarn] == ["loud"]
 
 
+@pytest.mark.without_graphs("a warning that is an error is raised by CPython", cases=["error"])
 @pytest.mark.parametrize("action", ["error", "always"])
 def test_what_a_deprecated_context_says_is_said_at_every_call_as_in_eager(action):
     def function(x):

@@ -97,6 +97,7 @@ def test_effects_on_older_objects_are_cpythons(check):
     check(function, torch.ones(3, requires_grad=True), [], graphs=2, breaks=1)
 
 
+@pytest.mark.without_graphs("CPython runs it")
 def test_a_region_that_goes_backward_is_run_by_cpython():
     """It would be run again within its own backward, and what it changes with it."""
 
@@ -134,13 +135,14 @@ def test_torch_refuses_chosen_gradients_past_a_reentrant_checkpoint(asked):
     assert str(capture.optimize("eager", strict=True)(step)(*leaves)) == str(step(*leaves))
 
 
+@pytest.mark.without_graphs("CPython runs what gives a history to what has none", cases=["0", "1", "2", "4"])
 @pytest.mark.parametrize("inner", [
     lambda t: t.detach() * 2,
     lambda t: (t.sin(), t.detach().cos()),
     lambda t: torch.no_grad()(torch.sin)(t),
     lambda t: (t > 0, t.argmax(), t * 2),
     lambda t: torch.ones(3),
-])  # fmt: skip
+], ids=range(5))  # fmt: skip
 def test_results_of_a_reentrant_one_have_gradients_or_backward_says_so(inner):
     def function(x):
         results = checkpoint(inner, x, use_reentrant=True)
@@ -305,6 +307,7 @@ def test_a_backend_has_hooks_of_its_own_called_and_none_from_before(monkeypatch)
     assert kept == ["own", "own"]
 
 
+@pytest.mark.without_graphs("CPython runs what gives zeros to what nobody used", cases=["False-0", "False-1"])
 @pytest.mark.parametrize("used", [0, 1])
 @pytest.mark.parametrize("inside", [True, False])
 def test_what_an_unused_result_of_a_reentrant_one_hangs_on_gets_zeros(used, inside):

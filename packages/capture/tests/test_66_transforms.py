@@ -205,6 +205,7 @@ def changes_what_is_outside(a):
     return grad(counted)(a) + 1
 
 
+@pytest.mark.without_graphs("CPython maps what data decides", cases=["of_data"])
 @pytest.mark.parametrize(
     "function", [of_data, mapped_with_structures, leaks, leaks_what_it_saw, changes_what_is_outside]
 )
@@ -232,6 +233,7 @@ def test_sizes_may_vary(same):
     assert len(graphs) == 2
 
 
+@pytest.mark.without_graphs("CPython maps over nothing")
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3)])
 def test_nothing_to_map_over(shape):
     """Eager says what becomes of it: a result without elements, or an error."""

@@ -92,6 +92,10 @@ def outcome(transform, change, compiled):
     return results, state()
 
 
+CALLED_AGAIN = ["vjp", "vjp, of which the function is kept", "vjp of vjp"]
+
+
+@pytest.mark.without_graphs("CPython runs what changes something and would be called again", cases=CALLED_AGAIN)
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # torch's own, of `linearize`
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_effects_are_eagers(transform, same):
@@ -147,6 +151,7 @@ def drawn_before_and_within(x):
 IN_BETWEEN = (changed_number, changed_number_and_a_break, changed_tensor, another_mode, an_option)
 
 
+@pytest.mark.without_graphs("CPython pulls back in another mode or with an option", cases=["another_mode", "an_option"])
 @pytest.mark.parametrize("function", [*IN_BETWEEN, drawn_before_and_within])
 def test_a_pullback_is_of_the_function_as_it_was(function, same):
     found = []

@@ -79,6 +79,7 @@ def test_what_came_before_has_happened_once(name):
     assert refused
 
 
+@pytest.mark.without_graphs("eager refuses it")
 def test_one_tensor_is_not_put_together_in_its_own_place():
     def function(x, seen):
         seen.append(1)
