@@ -243,6 +243,7 @@ def written(function, make):
     return found
 
 
+@pytest.mark.without_graphs("CPython resizes, after a break", cases="some")
 @pytest.mark.parametrize(("write", "result"), some(itertools.product(WRITE, RESULTS), 12))
 def test_what_is_written_to_is_resized_as_in_eager(write, result):
     """Mostly by CPython, after a break: that there is a break where one is needed is the point."""
@@ -336,6 +337,7 @@ MOST_DIMENSIONS = 64  # beyond them torch 2.11 asserts when a tensor is asked fo
 WITH_ERRORS = [op for op in op_db if op.error_inputs_func is not None and not op.name.startswith("sparse")]
 
 
+@pytest.mark.without_graphs("capture sees that it is refused, ahead of a graph", cases="some")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("op", some(WITH_ERRORS, 6), ids=lambda op: op.formatted_name)
 def test_what_eager_refuses_is_refused(op):
@@ -369,6 +371,15 @@ WRONG = {
 }
 
 
+SEEN = (
+    *("a number too large for its type", "celu without alpha", "a negative beta", "a negative delta"),
+    *("an assertion", "a dimension too many", "an embedding of floats"),
+)
+
+
+@pytest.mark.without_graphs(
+    "capture sees that it is refused, ahead of a graph", cases=[*map("-".join, itertools.product(BACKENDS, SEEN))]
+)
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_wrong_operands_are_refused(wrong, backend):
