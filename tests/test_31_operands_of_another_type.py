@@ -14,6 +14,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
+import capture
 import compile_api
 
 ALL = os.environ.get("ERRORS") == "all"
@@ -85,8 +86,11 @@ def test_what_eager_does_not_implement_is_refused(name):
                 continue
             if number % 50 == 0:
                 compile_api.reset()
-            compiled = compile_api.compile(lambda *args, op=op, **kwargs: op(*args, **kwargs), fullgraph=True)
-            assert type(error_of(compiled, leaves, structure)) is type(expected), (dtype, leaves)
+            call = lambda *args, op=op, **kwargs: op(*args, **kwargs)
+            found = error_of(compile_api.compile(call, fullgraph=True), leaves, structure)
+            if isinstance(found, capture.Unsupported):  # torch's tests wrap some that draw in what ends a graph
+                found = error_of(compile_api.compile(call), leaves, structure)
+            assert type(found) is type(expected), (dtype, leaves)
 
 
 TOGETHER = OPERATORS if ALL else ["native_layer_norm", "nn.functional.batch_norm", "nn.functional.grid_sample", "lerp"]
