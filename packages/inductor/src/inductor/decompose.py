@@ -47,17 +47,16 @@ TAKEN_APART = (
     "_unsafe_masked_index_put_accumulate", "_weight_norm_interface", "addr", "affine_grid_generator", "alias_copy",
     "aminmax", "baddbmm", "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits",
     "block_diag", "bucketize", "channel_shuffle", "col2im", "count_nonzero", "cudnn_batch_norm",
-    "cudnn_batch_norm_backward", "diag_embed", "diagonal_backward", "diagonal_copy", "dist",
-    "elu_backward", "expand_copy", "glu", "glu_backward", "grid_sampler_2d", "hann_window", "huber_loss",
+    "cudnn_batch_norm_backward", "diag_embed", "diagonal_backward", "diagonal_copy", "dist", "expand_copy", "glu", "glu_backward", "grid_sampler_2d", "hann_window", "huber_loss",
     "huber_loss_backward", "im2col", "isin", "ldexp", "linalg_cross", "linspace",
     "log_sigmoid_backward", "log_sigmoid_forward", "logaddexp2", "logit_backward", "miopen_batch_norm_backward",
-    "mish_backward", "mse_loss", "mse_loss_backward", "multi_margin_loss", "mvlgamma",
+    "mish_backward", "mse_loss", "mse_loss_backward", "mvlgamma",
     "nansum", "narrow_copy", "native_group_norm_backward", "nll_loss2d_backward", "nll_loss2d_forward",
     "nll_loss_backward", "nll_loss_forward", "norm", "permute_copy", "pixel_shuffle", "pixel_unshuffle",
     "reflection_pad1d", "reflection_pad1d_backward", "reflection_pad2d", "reflection_pad2d_backward",
     "reflection_pad3d", "reflection_pad3d_backward", "renorm", "replication_pad1d", "replication_pad2d",
     "replication_pad3d", "rot90", "rrelu_with_noise_backward", "select_backward", "slice_backward",
-    "smooth_l1_loss", "smooth_l1_loss_backward", "soft_margin_loss", "soft_margin_loss_backward", "special_entr",
+    "smooth_l1_loss", "soft_margin_loss", "soft_margin_loss_backward", "special_entr",
     "special_log_ndtr", "special_xlog1py", "split_with_sizes_copy", "squeeze_copy", "std_mean", "t_copy", "take",
     "trace", "transpose_copy", "tril_indices", "triu_indices", "unbind_copy", "unfold_backward", "unfold_copy",
     "unsafe_split", "unsafe_split_with_sizes", "unsqueeze_copy", "upsample_bicubic2d", "vdot", "view_copy", "zero",
@@ -146,6 +145,18 @@ def _soft_margin_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Ten
     return target * odds * (-1.0 / x.numel() if reduction == 1 else -1.0) / (odds + 1) * grad
 
 
+def _smooth_l1_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int, beta: float) -> Any:
+    """As torch's kernels, where NaN lies on neither side; its decomposition takes the sign of NaN, which is 0."""
+    if not x.numel():
+        return NotImplemented
+    wide = torch.promote_types(x.dtype, torch.float32)
+    distance, step = x.to(wide) - target.to(wide), grad.to(wide)
+    if reduction == 1:
+        step = step * (1.0 / x.numel())
+    inside = step * distance / beta
+    return torch.where(distance <= -beta, -step, torch.where(distance >= beta, step, inside)).to(x.dtype)
+
+
 _OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten._log_softmax.default: _log_softmax,
     aten.index_fill.int_Scalar: _index_fill,
@@ -153,6 +164,7 @@ _OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.nll_loss_backward.default: _picked_alone,
     aten.nll_loss2d_backward.default: _picked_alone,
     aten.soft_margin_loss_backward.default: _soft_margin_backward,
+    aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
     aten._amp_foreach_non_finite_check_and_unscale.default: _unscaled,
 }
 

@@ -387,21 +387,23 @@ class _Lowerer:
         if not isinstance(value, Tensor):
             return value
         wanted = self._strides(result)
-        value = self.ctx.realize(value, wanted)
+        value = self.ctx.realize(value, wanted, gaps=True)
         layout = strided(value)
         if layout is None or not _agree(value.sizes, layout[0], wanted):
-            value = self.ctx.realize(replace(value, base=None), wanted)
+            value = self.ctx.realize(replace(value, base=None), wanted, gaps=True)
         elif wanted is not None and value.base is not None:
-            return self._window(value, wanted, layout[1])
+            return self._window(value, wanted, layout[1], made=not _may_be_view(result))
         return self.ctx.ref(value)
 
-    def _window(self, value: Tensor, wanted: tuple[Index, ...], offset: Index) -> Ref:
-        """The output with exactly the strides eager has, also along dimensions of size 1."""
+    def _window(self, value: Tensor, wanted: tuple[Index, ...], offset: Index, made: bool) -> Ref:
+        """The output with exactly the strides eager has, also along dimensions of size 1; ``made``: by no view."""
         assert value.base is not None
         base = self.ctx.buffers[value.base]
         if offset == 0 and base.sizes == value.sizes and base.strides == wanted and base.dtype == value.dtype:
             return Ref(base.name)
-        return Ref(self.ctx.window(base.name, value, wanted, offset))
+        inputs = (given.name for given in self.inputs if isinstance(given, Buffer))
+        own = made and base.name not in self.ctx.constants and base.name not in inputs
+        return Ref(self.ctx.window(base.name, value, wanted, offset, own))
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
@@ -543,6 +545,12 @@ def _bytes_read(value: Tensor, reads: Iterable[Load]) -> int:
         return 0  # nobody knows how many
     places = {(load.buffer, load.index, load.dtype.itemsize) for load in reads if len(load.index.symbols) == whole}
     return sum(width for _, _, width in places)
+
+
+def _may_be_view(node: Node) -> bool:
+    """True where eager's result is a view, or the operator does not say."""
+    target = node.target
+    return not isinstance(target, OpOverload) or any(result.alias_info for result in schema_of(target).returns)
 
 
 def _agree(sizes: Sequence[Index], have: Sequence[Index], want: Sequence[Index] | None) -> bool:

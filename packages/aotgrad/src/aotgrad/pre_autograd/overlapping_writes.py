@@ -16,6 +16,7 @@ import torch
 
 from aotgrad.errors import Unsupported
 from aotgrad.tensors import functional
+from aotgrad.tensors.dense import may_overlap
 from aotgrad.torch_versions import DisableTorchDispatch, pytree
 
 
@@ -49,9 +50,8 @@ def _is_dense(value: object) -> bool:
 
 
 def _refuse_copies(name: str, written: torch.Tensor) -> None:
-    layout = zip(written.size(), written.stride(), strict=True)
-    if any(isinstance(stride, int) and stride == 0 and size != 1 for size, stride in layout):
-        raise Unsupported(f"{name} writes to memory that an expanded tensor shows several times", "clone it first")
+    if may_overlap(written.size(), written.stride()):
+        raise Unsupported(f"{name} writes to memory that a view shows several times", "clone it first")
 
 
 def _refuse_reading(name: str, written: torch.Tensor, read: Sequence[object]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from aotgrad.errors import Unsupported
+from aotgrad.tensors.dense import may_overlap
 from aotgrad.torch_versions import OpOverload, current_autograd_node
 
 aten = torch.ops.aten
@@ -27,7 +28,7 @@ def refuse_lost_writes(func: OpOverload, args: Sequence[Any], taken: Collection[
     that took no such view before (``istft`` adds its windows up in the same way)."""
     if func is aten.unfold_backward.default and not WINDOWS.isdisjoint(taken) and current_autograd_node() is None:
         raise Unsupported("a tensor is written through `unfold`", "write through slices")
-    if func is aten.as_strided_scatter.default and _may_overlap(args[2], args[3]):
+    if func is aten.as_strided_scatter.default and may_overlap(args[2], args[3]):
         raise Unsupported("a tensor is written through a view that shows memory several times", "clone it first")
 
 
@@ -45,8 +46,7 @@ def refuse_windows(changed: Iterable[torch.Tensor]) -> None:
 def refuse_overlapping(changed: Iterable[torch.Tensor]) -> None:
     """An input that shows memory several times: eager changes that as often, or refuses."""
     for value in changed:
-        known = all(isinstance(number, int) for number in (*value.shape, *value.stride()))
-        if known and _may_overlap(value.shape, value.stride()):
+        if may_overlap(value.shape, value.stride()):
             raise Unsupported("an input that shows memory several times is changed", "clone it first")
 
 
@@ -55,13 +55,3 @@ def _is_whole(value: torch.Tensor) -> bool:
         return False
     held = value.untyped_storage().nbytes()
     return bool(held == value.numel() * value.element_size())
-
-
-def _may_overlap(size: Sequence[Any], stride: Sequence[Any]) -> bool:
-    """Whether two places of such a view may be one place in memory."""
-    reach = 0
-    for step, count in sorted(zip(stride, size, strict=True), key=lambda pair: int(pair[0])):
-        if count != 1 and step <= reach:
-            return True
-        reach += (count - 1) * step
-    return False

@@ -65,7 +65,7 @@ def _overlaps(func: OpOverload, operands: object, written: Sequence[torch.Tensor
     for target in written:
         if not _is_known(target):
             continue
-        if any(stride == 0 and size > 1 for size, stride in zip(target.shape, target.stride(), strict=True)):
+        if _lies_over_itself(target):
             return True
         memory = cdata_of(target.untyped_storage())
         for other in tensors:
@@ -79,6 +79,16 @@ def _overlaps(func: OpOverload, operands: object, written: Sequence[torch.Tensor
 def _is_known(tensor: torch.Tensor) -> bool:
     numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
     return all(isinstance(number, int) for number in numbers)
+
+
+def _lies_over_itself(tensor: torch.Tensor) -> bool:
+    """Whether two elements may share one place; eager refuses some such writes, and does others one after another."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return False
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:

@@ -63,10 +63,12 @@ def raise_outside(operators: str) -> NoReturn:
     raise IndexError(f"index out of range in a kernel made of {operators}")
 
 
-def reinterpret(dead: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """A tensor in the memory of one that nobody reads any more."""
-    made = torch.empty(0, dtype=dtype, device=dead.device)
-    return made.set_(dead.untyped_storage(), 0, sizes, strides)
+def reinterpret(
+    other: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype, offset: int = 0
+) -> torch.Tensor:
+    """A tensor in the memory of another that is no view of it; ``offset`` in elements from the memory's start."""
+    made = torch.empty(0, dtype=dtype, device=other.device)
+    return made.set_(other.untyped_storage(), offset, sizes, strides)
 
 
 def laid_out(given: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:

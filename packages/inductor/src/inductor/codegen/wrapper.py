@@ -321,7 +321,10 @@ class _WrapperPrinter:
         line = f"{self._local(buffer.name)} = {base}.as_strided({shape}, {offset})"
         if step.base in self.given:
             self.given.add(buffer.name)
-        if not self.has_calls or buffer.name in self.given or buffer.name not in self.seen:
+        if step.own:
+            dtype = self._dtype(buffer.dtype)
+            self.lines.line(f"{self._local(buffer.name)} = reinterpret({base}, {shape}, {dtype}, {offset})")
+        elif not self.has_calls or buffer.name in self.given or buffer.name not in self.seen:
             self.lines.line(line)
         else:  # what became a view while autograd was off may not be written to beside what needs a gradient
             self.lines.lines("set_grad_enabled(grad_mode)", line, "set_grad_enabled(False)")

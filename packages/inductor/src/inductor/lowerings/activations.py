@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import torch
 
@@ -31,7 +32,7 @@ from inductor.lowerings.algebra import (
     where,
 )
 from inductor.lowerings.context import Context
-from inductor.lowerings.pointwise import elementwise, row
+from inductor.lowerings.pointwise import UNKNOWN, elementwise, row
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.values import Tensor, representable
 from inductor.torch_versions import aten
@@ -161,10 +162,36 @@ def hardswish(x: Value) -> Value:
     return x * minimum(maximum(x + 3.0, 0.0), 6.0) / 6.0
 
 
-@row(aten.hardtanh_backward.default, operands=2)
-def hardtanh_backward(grad: Value, x: Value, low: float, high: float) -> Value:
-    # Both edges belong to the flat parts, as in eager.
-    return where((x <= low) | (x >= high), 0.0, grad)
+# Torch's kernels choose by different comparisons on CPUs and on GPUs, which NaN shows: it fails all of them.
+
+
+@lowering(aten.elu_backward.default)
+def elu_backward(
+    ctx: Context, grad: Tensor, alpha: Any, scale: Any, input_scale: Any, is_result: bool, x: Tensor
+) -> Tensor | Declined:
+    if not all(isinstance(given, int | float) for given in (alpha, scale, input_scale)):
+        return Declined(UNKNOWN)
+
+    def formula(grad: Value, x: Value) -> Value:
+        below = x + alpha * scale if is_result else exp(x * input_scale) * (alpha * scale)
+        falling, rising = grad * (below * input_scale), grad * scale
+        return where(x > 0, rising, falling) if cpu else where(x <= 0, falling, rising)
+
+    cpu = _on_cpu(x)
+    return elementwise((grad, x), formula, jumps=True)
+
+
+@lowering(aten.hardtanh_backward.default)
+def hardtanh_backward(ctx: Context, grad: Tensor, x: Tensor, low: Any, high: Any) -> Tensor | Declined:
+    if not all(isinstance(given, int | float) for given in (low, high)):
+        return Declined(UNKNOWN)
+
+    def formula(grad: Value, x: Value) -> Value:
+        # Both edges belong to the flat parts, as in eager.
+        return where((x > low) & (x < high), grad, 0.0) if cpu else where((x <= low) | (x >= high), 0.0, grad)
+
+    cpu = _on_cpu(x)
+    return elementwise((grad, x), formula)
 
 
 @row(aten.hardsigmoid_backward.default, operands=2)
@@ -172,9 +199,19 @@ def hardsigmoid_backward(grad: Value, x: Value) -> Value:
     return where((x > -3.0) & (x < 3.0), grad * (1.0 / 6.0), 0.0)
 
 
-@row(aten.hardswish_backward.default, operands=2)
-def hardswish_backward(grad: Value, x: Value) -> Value:
-    return where(x <= -3.0, 0.0, where(x < 3.0, grad * (x / 3.0 + 0.5), grad))
+@lowering(aten.hardswish_backward.default)
+def hardswish_backward(ctx: Context, grad: Tensor, x: Tensor) -> Tensor | Declined:
+    def formula(grad: Value, x: Value) -> Value:
+        slope = grad * (x / 3.0 + 0.5)
+        risen = where(x >= 3.0, grad, slope) if cpu else where(x < 3.0, slope, grad)
+        return where(x <= -3.0, 0.0, risen)
+
+    cpu = _on_cpu(x)
+    return elementwise((grad, x), formula)
+
+
+def _on_cpu(x: Tensor) -> bool:
+    return x.device.type == "cpu"
 
 
 @row(aten.log_sigmoid.default)
@@ -183,12 +220,25 @@ def log_sigmoid(x: Value) -> Value:
     return minimum(x, 0.0) - log1p(exp(-absolute(x)))
 
 
-@row(aten.logit.default, kind="float")
-def logit(x: Value, eps: float | None = None) -> Value:
-    # Not by minimum and maximum, for the bounds: a NaN fails both comparisons and stays what it is.
-    if eps is not None:
-        x = where(x < eps, eps, where(x > 1.0 - eps, 1.0 - eps, x))
-    return log(x / (1.0 - x))
+@lowering(aten.logit.default)
+def logit(ctx: Context, x: Tensor, eps: float | None = None) -> Tensor | Declined:
+    if not isinstance(eps, int | float | None):
+        return Declined(UNKNOWN)
+    low, high = _bounds(x, eps)
+
+    def formula(x: Value) -> Value:
+        # Not by minimum and maximum, for the bounds: a NaN fails both comparisons and stays what it is.
+        if eps is not None:
+            x = where(x < low, low, where(x > high, high, x))
+        return log(x / (1.0 - x))
+
+    return elementwise((x,), formula, "float")
+
+
+def _bounds(x: Tensor, eps: float | None) -> tuple[float, float]:
+    """What logits are taken of, from and to; torch's kernel for CPUs has them in the dtype of the tensor."""
+    low, high = (0.0, 1.0) if eps is None else (eps, 1.0 - eps)
+    return (representable(low, x.dtype), representable(high, x.dtype)) if _on_cpu(x) else (low, high)
 
 
 @row(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self, kind="float", operands=2)

@@ -53,7 +53,7 @@ class Context:
     _owners: dict[int, Node] = field(default_factory=dict)
     _windowed: dict[int, Node] = field(default_factory=dict)
     _realized: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    _windows: dict[tuple[str, tuple[Index, ...], tuple[Index, ...], Index, torch.dtype], str] = field(
+    _windows: dict[tuple[str, tuple[Index, ...], tuple[Index, ...], Index, torch.dtype, bool], str] = field(
         default_factory=dict
     )
     _layouts: list[tuple[tuple[Index, ...], tuple[Index, ...]]] = field(default_factory=list)
@@ -92,17 +92,22 @@ class Context:
         dtype: torch.dtype,
         device: torch.device,
         strides: tuple[Index, ...] | None = None,
+        gaps: bool = False,
     ) -> Buffer:
-        """A new buffer; without strides it has those eager gives the node's result of that shape."""
+        """A new buffer; without strides it has those eager gives the node's result of that shape.
+
+        Strides that leave gaps or overlap are those of a view, whose elements want no more memory than they fill;
+        with ``gaps`` they are kept, as whoever asks ``empty_strided`` for them expects.
+        """
         if strides is None:
             strides = next((strides for shape, strides in self._layouts if shape == sizes), None)
-        if strides is None or not is_dense(sizes, strides):
+        if strides is None or not (gaps or is_dense(sizes, strides)):
             strides = contiguous_strides(sizes)
         buffer = Buffer(f"b{next(self._counter)}", dtype, device, sizes, strides)
         self.buffers[buffer.name] = buffer
         return buffer
 
-    def realize(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> Tensor:
+    def realize(self, tensor: Tensor, strides: tuple[Index, ...] | None = None, gaps: bool = False) -> Tensor:
         """The tensor with memory behind it: as it is if it is a window on a buffer, else computed into a new one."""
         tensor = self.current(tensor)
         if tensor.base is not None and strided(tensor) is not None:
@@ -110,7 +115,7 @@ class Context:
         owner = self._owners.get(id(tensor))
         if strides is None and owner is not None:
             strides = self.strides_of(owner)
-        buffer = self.buffer(tensor.sizes, tensor.dtype, tensor.device, strides)
+        buffer = self.buffer(tensor.sizes, tensor.dtype, tensor.device, strides, gaps)
         result = load(buffer)
         if _is_turned(buffer):  # walked as it lies, so that it shares kernels with what is not turned
             domain = (*buffer.sizes[:-2], buffer.sizes[-1], buffer.sizes[-2])
@@ -156,12 +161,13 @@ class Context:
             known if size == ONE else stride for size, stride, known in zip(tensor.sizes, strides, traced, strict=True)
         )
 
-    def window(self, base: str, tensor: Tensor, strides: tuple[Index, ...], offset: Index) -> str:
+    def window(self, base: str, tensor: Tensor, strides: tuple[Index, ...], offset: Index, own: bool = False) -> str:
         """The name of a view on ``base``."""
-        key = (base, tensor.sizes, strides, offset, tensor.dtype)
+        key = (base, tensor.sizes, strides, offset, tensor.dtype, own)
         if key not in self._windows:
             name = f"v{next(self._counter)}"
-            self.views[name] = View(Buffer(name, tensor.dtype, tensor.device, tensor.sizes, strides), base, offset)
+            made = Buffer(name, tensor.dtype, tensor.device, tensor.sizes, strides)
+            self.views[name] = View(made, base, offset, own)
             self._windows[key] = name
         return self._windows[key]
 
@@ -321,7 +327,7 @@ def _is_turned(buffer: Buffer) -> bool:
     return len(buffer.sizes) >= 2 and buffer.strides[-2] == ONE != buffer.strides[-1] and ONE not in buffer.sizes[-2:]
 
 
-_OF_IMAGES = (4, 5)  # dimensions, of images and of volumes
+_OF_IMAGES = (3, 4, 5)  # dimensions, of sequences, of images and of volumes
 
 
 def is_dense(sizes: Sequence[Index], strides: Sequence[Index]) -> bool:

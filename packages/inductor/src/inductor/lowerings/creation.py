@@ -14,7 +14,7 @@ import torch
 
 from inductor.ir.index import Index
 from inductor.lowerings.algebra import Value, where
-from inductor.lowerings.context import Context
+from inductor.lowerings.context import Context, is_dense
 from inductor.lowerings.promotion import scalar_dtype
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.values import (
@@ -234,7 +234,7 @@ def new_empty_strided(
     device: object = None,
     **_: object,
 ) -> Any:  # fmt: skip
-    return uninitialised(ctx, size, dtype or x.dtype, device or x.device)
+    return _uninitialised_by_strides(ctx, size, stride, dtype or x.dtype, device or x.device)
 
 
 @lowering(aten.empty_strided.default)
@@ -247,4 +247,13 @@ def empty_strided(
     device: object = None,
     **_: object,
 ) -> Any:
-    return uninitialised(ctx, size, dtype or torch.get_default_dtype(), device)
+    return _uninitialised_by_strides(ctx, size, stride, dtype or torch.get_default_dtype(), device)
+
+
+def _uninitialised_by_strides(
+    ctx: Context, size: Sequence[Any], stride: Sequence[Any], dtype: torch.dtype, device: object
+) -> Any:
+    """As ``uninitialised``, but the library's where the strides leave gaps: results written into it lie so, too."""
+    if not is_dense(ctx.sizes.indices(size), ctx.sizes.strides(stride)):
+        return Declined("memory with gaps")
+    return uninitialised(ctx, size, dtype, device)

@@ -286,6 +286,10 @@ def vector_norm(
     # Special orders have no powers: cheaper, and exact where powers would overflow.
     if ord in (math.inf, -math.inf):
         return reduce(ctx, x, "max" if ord > 0 else "min", dims, keepdim, value, result)
+    if ord and all(
+        x.sizes[d] == ONE for d in dims
+    ):  # of one number, as eager: its powers could be infinite, or nothing
+        return reduce(ctx, x, "max", dims, keepdim, value, result)
     if ord == 0:
         return reduce(ctx, x, "sum", dims, keepdim, differs(value, 0.0).to(value.dtype), result)
     if ord == 1:

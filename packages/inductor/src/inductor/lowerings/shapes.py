@@ -28,6 +28,7 @@ from inductor.lowerings.values import (
     positions,
     pure,
     reindex,
+    strided,
 )
 from inductor.lowerings.views import from_end, is_inside, reshape, unsqueeze, window, wrap
 from inductor.torch_versions import aten
@@ -157,10 +158,13 @@ def roll(ctx: Context, x: Tensor, shifts: Sequence[object], dims: Sequence[int] 
 # -- parts of a tensor replaced ---------------------------------------------------------------------------------------
 
 
-def _is_returned_with_holes(ctx: Context) -> bool:
-    """Whether a copy of the memory around a window is returned: eager's result lies as the window, holes included."""
+def _is_returned_with_holes(ctx: Context, x: Tensor) -> bool:
+    """Whether a copy of the memory around a window is returned: eager's result lies as the window, holes included.
+
+    What was computed has nothing in its holes: the result gets them with its memory.
+    """
     node = ctx.node
-    if node is None or not any(user.op == "output" for user in node.users):
+    if node is None or strided(x) is None or not any(user.op == "output" for user in node.users):
         return False
     strides = ctx.strides_of(node)
     return strides is not None and not is_dense(ctx.sizes.indices(node.meta["val"].shape), strides)
@@ -175,7 +179,7 @@ def slice_scatter(
 ) -> Tensor | Declined:
     if src.ndim != x.ndim:
         return Declined(_OTHER_DIMENSIONS)
-    if _is_returned_with_holes(ctx):
+    if _is_returned_with_holes(ctx, x):
         return Declined(_HOLES)
     if (start, end, step) == (None, None, 1) and src.sizes == x.sizes:
         return convert(src, x.dtype)  # all of it is replaced
@@ -208,7 +212,7 @@ def slice_scatter(
 def select_scatter(ctx: Context, x: Tensor, src: Tensor, dim: int, index: object) -> Tensor | Declined:
     if src.ndim != x.ndim - 1:
         return Declined(_OTHER_DIMENSIONS)
-    if _is_returned_with_holes(ctx):
+    if _is_returned_with_holes(ctx, x):
         return Declined(_HOLES)
     dim = wrap(dim, x.ndim)
     chosen = from_end(ctx.sizes.index(index), x.sizes[dim])
@@ -227,7 +231,7 @@ def diagonal_scatter(
 ) -> Tensor | Declined:
     if x.ndim < 2:
         return Declined(_OTHER_DIMENSIONS)
-    if _is_returned_with_holes(ctx):
+    if _is_returned_with_holes(ctx, x):
         return Declined(_HOLES)
     rows, columns = wrap(dim1, x.ndim), wrap(dim2, x.ndim)
     height, width = x.sizes[rows].as_int(), x.sizes[columns].as_int()

@@ -1,0 +1,76 @@
+"""Memory that a program asks for by strides, with gaps or over itself, lies so afterwards, whoever writes to it."""
+
+import itertools
+
+import pytest
+import torch
+
+import compile_api
+
+LAYOUTS = {
+    "rows apart": (8, 1),
+    "columns apart": (8, 2),
+    "turned, apart": (1, 5),
+    "expanded": (0, 1),
+    "one number": (0, 0),
+    "windows": (1, 1),
+    "windows of two": (2, 1),
+}
+MAKERS = {
+    "empty_strided": lambda x, strides: torch.empty_strided((3, 4), strides),
+    "new_empty_strided": lambda x, strides: x.new_empty_strided((3, 4), strides),
+    "resized": lambda x, strides: torch.empty(32).as_strided((3, 4), strides).detach(),
+}
+WRITES = {
+    "fill_": lambda y, x: y.fill_(2.0),
+    "copy_": lambda y, x: y.copy_(x),
+    "add_": lambda y, x: y.zero_().add_(x),
+    "row": lambda y, x: y.fill_(1.0)[1].copy_(x[1]),
+    "rows": lambda y, x: y.fill_(1.0)[1:].fill_(2.0),
+    "transposed": lambda y, x: y.zero_().t().add_(x.t()),
+    "diagonal": lambda y, x: y.zero_().diagonal().fill_(3.0),
+    "out": lambda y, x: torch.add(x, 1, out=y.zero_()),
+    "index": lambda y, x: y.zero_().index_fill_(0, torch.tensor([0]), 4.0),
+    "mask": lambda y, x: y.zero_().masked_fill_(x > 0.5, 4.0),
+    "items": lambda y, x: y.zero_().__setitem__((slice(None), 0), x[:, 1]),
+    "foreach": lambda y, x: torch._foreach_add_([y.zero_()], [x]),
+}
+
+
+def outcome(function, x):
+    try:
+        y, z = function(x)
+    except RuntimeError as error:
+        return str(error)
+    return y.stride(), y.untyped_storage().size(), y.tolist(), z.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_it_lies_as_it_was_asked_for(layout, maker, backend):
+    x = torch.arange(12.0).reshape(3, 4) / 8
+    for write in WRITES.values():
+
+        def program(x, write=write):
+            y = MAKERS[maker](x, LAYOUTS[layout])
+            write(y, x)
+            return y, y * 2
+
+        assert outcome(compile_api.compile(program, backend=backend), x) == outcome(program, x)
+
+
+def test_a_graph_that_asks_for_gaps_is_compiled():
+    """And not left to eager: what has gaps but does not lie over itself is written to by a kernel."""
+    layouts = [strides for strides in LAYOUTS.values() if strides[0] and len(set(strides)) == 2]
+    for strides, name in itertools.product(layouts[:3], ("copy_", "add_", "rows")):
+
+        @compile_api.compile(fullgraph=True)
+        def program(x, strides=strides, name=name):
+            y = x.new_empty_strided((3, 4), strides)
+            WRITES[name](y, x)
+            return y
+
+        y = program(torch.rand(3, 4))
+        assert (y.stride(), bool(compile_api.report(program).kernels)) == (strides, True)
