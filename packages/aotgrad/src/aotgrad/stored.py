@@ -21,7 +21,7 @@ import torch
 from aotgrad import facts
 from aotgrad.backward.autograd_function import Boxed
 from aotgrad.calling.wrapper import Call
-from aotgrad.pipeline import InferencePlan, inference_call
+from aotgrad.plans import InferencePlan, MadeOf, inference_call
 from aotgrad.torch_versions import FakeTensorMode, OpOverload
 from aotgrad.tracing.inputs import GraphInput, Member, Signature
 
@@ -58,7 +58,9 @@ def describe(compiled: Call, of_compiled: Callable[[Boxed], Plain]) -> dict[str,
     made_of = getattr(compiled, "made_of", None)
     if made_of is None:
         return Refusal("only a graph for inference that was compiled with describable=True, whole and outside autocast")
-    plan, inner = made_of
+    plan, inner = made_of.plan, made_of.compiled
+    if not isinstance(plan, InferencePlan):
+        return Refusal("it trains")
     graph = of_compiled(inner)
     if graph is None:
         return Refusal("the compiled graph has no description")
@@ -92,7 +94,7 @@ def restore(
         return None
     call = inference_call(plan, inner)
     call.all_or_nothing = True  # type: ignore[attr-defined]
-    call.made_of = plan, inner  # type: ignore[attr-defined]
+    call.made_of = MadeOf(plan, inner)  # type: ignore[attr-defined]
     return call
 
 
