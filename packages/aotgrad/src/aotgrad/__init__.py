@@ -8,7 +8,7 @@ from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported, Wr
 from aotgrad.partitioning.mincut import min_cut_partition
 from aotgrad.partitioning.partition import default_partition
 from aotgrad.show import show
-from aotgrad.stored import Refusal, describe, restore
+from aotgrad.stored.calls import Refusal, describe, restore
 
 __version__ = "0.1.0"
 
