@@ -27,6 +27,8 @@ def restored(program, signature, options):
     backward = options.backward or options.forward
     again = aotgrad.restore(json.loads(json.dumps(data)), take_up=lambda _: inner[0], backward=backward)
     assert again is not None
+    if not options.describable:
+        del again.made_of
     return again
 
 

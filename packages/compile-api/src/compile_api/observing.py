@@ -60,7 +60,7 @@ class Kept:
     """A backend as capture's store of versions wants it: it says by what its graphs are found again."""
 
     def __init__(self, entry: Backend, ctx: Context, make: CompilerFn) -> None:
-        self._name, self._ctx, self._make = entry.name, ctx, make
+        self._name, self._ctx, self._make, self._backward_later = entry.name, ctx, make, entry.backward_later
         self.__qualname__ = entry.name  # what capture calls the backend
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[object]) -> Callable[..., Sequence[object]]:
@@ -78,7 +78,9 @@ class Kept:
 
     def take_up(self, data: object) -> Callable[..., Sequence[object]]:
         started = time.perf_counter()
-        compiled, operators = taken_up(self._name, data, self._artefacts, self._ctx.ledger)
+        assert self._backward_later is not None
+        backward = self._backward_later(self._ctx)
+        compiled, operators = taken_up(self._name, data, self._artefacts, self._ctx.ledger, backward)
         self._ctx.ledger.add(GraphCaptured(self._name, operators, time.perf_counter() - started))
         return compiled
 
@@ -90,7 +92,7 @@ def operators_of(gm: torch.fx.GraphModule) -> tuple[str, ...]:
 def keeps(entry: Backend, options: CompileOptions) -> bool:
     """Whether what is captured and compiled is kept; who looks into each graph gets all of them."""
     looks = options.check or options.debug or options.trace
-    return bool(options.warm_start and entry.keeps and not looks and not options.cuda_graphs)
+    return bool(options.warm_start and entry.backward_later and not looks and not options.cuda_graphs)
 
 
 def spares_single_runs(entry: Backend, options: CompileOptions) -> bool:

@@ -31,8 +31,10 @@ from aotgrad.tracing.joint import JointGraph
 
 Body: TypeAlias = dict[str, Any]
 """As JSON text is read; whoever forges it may as well write code."""
-_OF_TRACING = frozenset({"source", "stack_trace", "roles", "copied before it is overwritten"})
-"""What nodes note that nobody reads once a graph is cut."""
+_OF_TRACING = frozenset(
+    {"source", "stack_trace", "nn_module_stack", "location", "roles", "copied before it is overwritten"}
+)
+"""What nodes note that nobody reads once a graph is cut, but who tells of the user's line."""
 _OF_HISTORIES = frozenset({APART, HISTORY, REPEATS})
 """What is read of the joint graph alone."""
 _OTHERS = frozenset({"aotgrad_functional"})

@@ -18,6 +18,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeGuard
 
+from torch.fx import GraphModule
+
 import aotgrad
 import inductor
 from capture import NotStored
@@ -54,9 +56,14 @@ def described(name: str, compiled: Callable[..., Sequence[object]], artefacts: A
 
 
 def taken_up(
-    name: str, data: object, artefacts: Artefacts, ledger: Ledger
+    name: str,
+    data: object,
+    artefacts: Artefacts,
+    ledger: Ledger,
+    backward: Callable[[GraphModule, list[object]], Callable[..., Sequence[object]]],
 ) -> tuple[Callable[..., Sequence[object]], tuple[str, ...]]:
-    """The callable, with the operators of the graph that it stands for."""
+    """The callable, with the operators of the graph that it stands for; ``backward`` compiles, or finds in the cache,
+    its backward when somebody first goes back."""
     operators = data.get("operators") if isinstance(data, dict) else None
     if not isinstance(data, dict) or data.get("backend") != name or not _are_texts(operators):
         raise NotStored("what is kept of its graph is not of this form")
@@ -69,7 +76,7 @@ def taken_up(
             why.append(str(error))
             return None
 
-    call = aotgrad.restore(data["plan"], take_up=of_graph) if "plan" in data else None
+    call = aotgrad.restore(data["plan"], take_up=of_graph, backward=backward) if "plan" in data else None
     if call is None:
         raise NotStored(why[0] if why else "its graph was compiled in another mode, or what is kept of it is damaged")
     artefacts.operators[call] = operators
