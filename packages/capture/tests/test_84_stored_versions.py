@@ -148,6 +148,8 @@ BODIES = {
     "a draw": "return torch.nn.functional.dropout(x, 0.5, True) * 0",
     "a function": "def inner(y):\n    return y * 2\nreturn inner(x) + (lambda z: z.sin())(x)",
     "no tensor": "return 3",
+    "a mode": "with torch.no_grad():\n    y = x * 2\nreturn y + 1",
+    "what it changes": "if self.__dict__.get('kept') is None:\n    self.kept = x * 2\nreturn self.kept + x",
 }
 
 
@@ -156,6 +158,29 @@ def test_forms_of_frames(worker, folder, tmp_path, name):
     first, second = body(worker, folder, tmp_path / "own", BODIES[name])
     assert second["compiled"] == 0, (first, second)
     assert {outcome for outcome, _ in second["outcomes"]} == {"taken up"}, (first, second)
+
+
+OF_STATE = "state, a, b = self.state, self.norm.weight, self.lin.bias\nreturn x * state[a] + state[b]"
+STATE = "net.state = {net.norm.weight: torch.ones(4), net.lin.bias: torch.zeros(4)}"
+OTHER_STATES = [
+    "net.norm.weight = net.lin.bias",
+    "net.state = {net.lin.bias: torch.zeros(4), net.norm.weight: torch.ones(4)}",
+    "net.state = {net.lin.bias: torch.zeros(4), net.norm.bias: torch.ones(4)}",
+    "net.state[net.norm.bias] = torch.ones(4)",
+    "net.state[net.lin.bias] = 3",
+    "net.norm.weight, net.lin.bias = net.lin.bias, net.norm.weight",
+    "net.norm.weight = torch.nn.Parameter(torch.ones(4))",
+]
+
+
+@pytest.mark.parametrize("other", ["", *OTHER_STATES])
+def test_state_that_is_kept_by_parameter(worker, folder, tmp_path, other):
+    body(worker, folder, tmp_path / "unused", OF_STATE)
+    first, second = worker(folder, tmp_path / "own", STATE), worker(folder, tmp_path / "own", f"{STATE}\n{other}")
+    assert first["same"], first
+    assert second["same"], second
+    assert [outcome for outcome, _ in first["outcomes"]] == ["stored"], first
+    assert other or second["compiled"] == 0, second
 
 
 VARYING = {

@@ -309,7 +309,7 @@ def _taken_up(config: Config, inputs: Inputs, state: CodeState, location: Locati
         config.idleness.computes(inputs.function)
     entry = _engine.GuardedCode(taken.code, guards, config)
     piece = config.leanness.reviewed_later(Piece(taken.operators, taken.places, taken.breaks), entry)
-    state.add(Version(entry, without_objects(taken.guards), piece))
+    state.add(Version(entry, without_objects(taken.guards), piece, changed=taken.changed))
     if taken.broke is not None:
         config.log.add(taken.broke)
     return entry

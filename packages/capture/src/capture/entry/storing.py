@@ -130,7 +130,7 @@ class Storing:
 
     def _written(self, inputs: Inputs, made: Translation) -> bytes:
         owner, frame = self._asked(), inputs.function.__code__
-        if made.once or made.changed:
+        if made.once:
             raise NotStored("its own effects change what it relies on")
         if made.recheck is not None:
             raise NotStored("it takes locks of the program")
@@ -147,5 +147,6 @@ class Storing:
             places,
             made.broke,
             made.stopped is not None,
+            made.changed,
         )
         return written(version, inputs.function, owner.backend, owner.continuations)

@@ -3,6 +3,7 @@
     plain values      themselves, or tagged: ["t", items...] is a tuple, ["f", hex] a float
     objects           ["n", k]: what the k-th name of the version leads to
     on a path         ["at", source, content]: what that source leads to now, if its content is what it was
+    tensors           ["here", source]: the one that this source leads to now, by its identity
     sources           ["s", k]: the k-th of the version's table, whose rows refer to rows before them
 
 What has no form raises ``NotStored``.
@@ -23,7 +24,7 @@ from capture.errors import Location
 from capture.guards import sources
 from capture.guards.decided import decided
 from capture.guards.guard import Guard
-from capture.guards.sources import DictSource, Inputs, KeySource, Source
+from capture.guards.sources import DictSource, Inputs, KeySource, ObjectKeySource, Source
 from capture.stored.contents import Contents, NotStored, class_name
 from capture.stored.names import NamesWritten
 
@@ -52,8 +53,11 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "FormulaSource": ("function", "operands", "text"),
     "StorageSource": ("parent", "key", "base_class"),
     "GetitemSource": ("parent", "key"),
+    "ObjectKeySource": ("parent", "key"),
 }
 _CHECKED_ON_THE_PATH = ("is",)
+_BY_IDENTITY = (torch.Tensor, torch.nn.Parameter)
+"""Of these a version may rely on which object it is, as optimizers keep state by parameter."""
 _TABLES = ("_parameters", "_buffers", "_modules")
 """Where modules keep what is no plain attribute."""
 
@@ -67,6 +71,7 @@ class DataWriter:
         self.paths: list[Data] = []
         self._places: dict[Source, int] = {}
         self._texts: dict[int, tuple[int, str]] = {}
+        self._here: dict[int, tuple[object, Source]] = {}
         self.found_on_paths: list[CodeType] = []
         """Code whose content is compared at the place where it is found."""
 
@@ -110,10 +115,22 @@ class DataWriter:
     def _object(self, obj: Any) -> Data:
         if issubclass(type(obj), enum.Enum) and type(obj).__members__.get(obj._name_) is obj:
             return ["member", self.write(type(obj)), obj._name_]
+        if id(obj) in self._here:
+            return ["here", self.path(self._here[id(obj)][1])]
         place = self.names.place(obj)
         if place is None:
             raise NotStored(f"no name leads to {_words(obj)}")
         return ["n", place]
+
+    def learn(self, guards: Sequence[Guard]) -> None:
+        """What guards say of objects that others are found by: which tensor it is that a path leads to, and classes."""
+        for guard in guards:
+            if guard.kind == "type":
+                self.names.place(guard.payload[0])
+            elif guard.kind == "is" and guard.source is not None and type(guard.payload[0]) in _BY_IDENTITY:
+                steps = guard.source.chain()
+                if not any(isinstance(step, ObjectKeySource) for step in steps):
+                    self._here.setdefault(id(guard.payload[0]), (guard.payload[0], guard.source))
 
     # -- sources -----------------------------------------------------------------------------------------------------
 
@@ -160,6 +177,7 @@ class DataReader:
         self.inputs = inputs
         self.paths: list[Source] = []
         self._texts: dict[int, str] = {}
+        self._here: dict[int, int] = {}
         for kind, *fields in rows:
             named = dict(zip(_SOURCES[kind], map(self.read, fields), strict=True))
             self.paths.append(getattr(sources, kind)(**named))
@@ -189,12 +207,23 @@ class DataReader:
     def _text(self, number: int, text: str) -> str:
         return self._texts.setdefault(number, "".join(list(text)))
 
-    def _at(self, place: int, content: str) -> object:
-        source = self.paths[place]
+    def _there(self, source: Source) -> object:
         try:
-            found = source.read(self.inputs)
+            return source.read(self.inputs)
         except (LookupError, AttributeError, ValueError, TypeError):
             raise NotStored(f"there is no `{source.expression()}` now") from None
+
+    def _tensor(self, place: int) -> object:
+        """Two that were two stay two."""
+        source = self.paths[place]
+        found = self._there(source)
+        if type(found) not in _BY_IDENTITY or self._here.setdefault(id(found), place) != place:
+            raise NotStored(f"`{source.expression()}` is another one than it was")
+        return found
+
+    def _at(self, place: int, content: str) -> object:
+        source = self.paths[place]
+        found = self._there(source)
         if type(found) not in (FunctionType, CodeType) or self.contents.of(found) != content:
             raise NotStored(f"`{source.expression()}` is another one than it was")
         return found
@@ -227,6 +256,7 @@ _READERS: dict[str, Callable[..., Any]] = {
     "member": lambda reader, cls, name: reader.read(cls)[name],
     "n": lambda reader, place: reader.names[place],
     "at": lambda reader, place, content: reader._at(place, content),
+    "here": lambda reader, place: reader._tensor(place),
 }
 
 

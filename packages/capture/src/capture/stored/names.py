@@ -14,7 +14,7 @@ from types import FunctionType, ModuleType
 from capture.stored.contents import OF_C, Contents, NotStored
 
 Name = tuple[str, str, int]
-"""A module, a path in it (empty: the module itself), and which of the objects found there it is."""
+"""A module, a path in it, and which of the objects found there it is; without a path the module, or its class."""
 
 _HOMES = ("torch", "torch._C._VariableFunctions", "torch._C._nn", "torch._C", "torch.nn.functional", "builtins")
 
@@ -39,6 +39,9 @@ def name_of(obj: object) -> Name | None:
                 for number, found in enumerate(_found(module, text)):
                     if found is obj:
                         return module, text, number
+    if isinstance(obj, type) and issubclass(obj, ModuleType):
+        of_class = (name for name, module in list(sys.modules.items()) if type(module) is obj)
+        return next(((name, "", 1) for name in of_class), None)
     return None
 
 
@@ -46,7 +49,7 @@ def named(name: Name) -> object:
     """What is there now."""
     module, path, number = name
     if not path:
-        return _module(module)
+        return type(_module(module)) if number else _module(module)
     for position, found in enumerate(_found(module, path)):
         if position == number:
             return found
@@ -122,13 +125,23 @@ class NamesWritten:
         """Where in the table; None: no name leads to it."""
         known = self._places.get(id(obj))
         if known is None:
-            name = name_of(obj)
+            name = name_of(obj) or self._member(obj)
             if name is None:
                 return None
             known = self._places[id(obj)] = len(self.rows)
             self.objects.append(obj)
             self.rows.append([*name, self.contents.of(obj)])
         return known
+
+    def _member(self, obj: object) -> Name | None:
+        """The name of a function that was put into a class under another one than its own, as what optimizers wrap
+        their `step` in; looked for in the classes that the version refers to."""
+        for cls in self.objects if type(obj) is FunctionType else ():
+            for path in [f"{cls.__qualname__}.{name}" for name in _members(cls)] if isinstance(cls, type) else ():
+                for number, found in enumerate(_found(cls.__module__, path)):
+                    if found is obj:
+                        return cls.__module__, path, number
+        return None
 
 
 def names_read(rows: list[list[object]], contents: Contents) -> list[object]:

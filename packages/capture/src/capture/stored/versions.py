@@ -22,7 +22,7 @@ from typing import Protocol
 from capture.bytecode.resume import Continuations
 from capture.errors import Location
 from capture.guards.guard import Guard
-from capture.guards.sources import Inputs
+from capture.guards.sources import Inputs, Source
 from capture.log import BreakRecord, Log
 from capture.stored.code import (
     CodeReader,
@@ -65,6 +65,8 @@ class Made:
     """The instructions of the original that it stands for."""
     broke: BreakRecord | None
     breaks: bool
+    changed: frozenset[Source]
+    """What it relies on and its own effects change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Taken:
     places: frozenset[int]
     broke: BreakRecord | None
     breaks: bool
+    changed: frozenset[Source]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
     """Raises ``NotStored`` where some part of it has no stored form."""
     frame, contents = function.__code__, Contents()
     data = DataWriter(contents)
+    data.learn(made.guards)
     guards = [data.guard(guard) for guard in made.guards]
     root = continuations.original(frame).code
     parts = made.parts
@@ -108,6 +112,7 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
         "operators": made.operators,
         "places": sorted(made.places),
         "breaks": made.breaks,
+        "changed": sorted(map(data.path, made.changed)),
         "broke": None if made.broke is None else record_written(made.broke),
         "entered": reached(made.entered, root, data.found_on_paths, data.names),
     }
@@ -168,7 +173,8 @@ class Reading:
         if body["code"] is not None:
             code = CodeReader(self.data, frame, parts, around.continuations).read(body["code"])
         broke = None if body["broke"] is None else record_read(body["broke"])
-        return Taken(code, self.guards, body["operators"], frozenset(body["places"]), broke, body["breaks"])
+        changed = frozenset(self.data.paths[place] for place in body["changed"])
+        return Taken(code, self.guards, body["operators"], frozenset(body["places"]), broke, body["breaks"], changed)
 
     def _where(self) -> Location:
         code = self.inputs.function.__code__
