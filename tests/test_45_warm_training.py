@@ -1,5 +1,6 @@
 """What one process compiled is trained by the next one, as long as nothing has changed that matters."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent / "warm_start"))
 
 from processes import AROUND, CHANGES, IMPORTS, STORED, TEXTS, Worker, as_it_was, changed
 
+EACH = 1 if os.environ.get("WARM_WHOLE") else 4
+"""Of what is tried with inference, too, each fourth; with ``WARM_WHOLE=1`` all."""
 FIRST = "net.train(); net.drop = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5))"
 
 TRAINED = [
@@ -35,7 +38,7 @@ TRAINED = [
     "net.drop[1].p = 0.0",
     "net.drop[1].inplace = True",
     "net.eval()",
-    "net.half()",
+    "torch.nn.Module.half(net)",
     "net.bfloat16(); x = x.bfloat16()",
     "net.lin.weight = torch.nn.Parameter(net.lin.weight.detach().t().contiguous().t())",
     "net.lin.bias = net.norm.bias",
@@ -103,18 +106,18 @@ def test_another_process_trains_what_it_takes_up(worker, folder, cache):
     assert second == {"same": True, "expected": None, **told}
 
 
-@pytest.mark.parametrize(("file", "old", "new"), TEXTS)
+@pytest.mark.parametrize(("file", "old", "new"), TEXTS[::EACH])
 def test_source_that_changed_is_seen(worker, folder, cache, file, old, new):
     changed(file, old, new, folder)
     assert worker(folder, cache)["same"]
 
 
-@pytest.mark.parametrize("before", [*CHANGES, *TRAINED])
+@pytest.mark.parametrize("before", [*CHANGES[::EACH], *TRAINED])
 def test_what_changed_before_the_first_call_is_seen(worker, folder, cache, before):
     assert worker(folder, cache, before)["same"]
 
 
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("around", AROUND[::EACH])
 def test_what_is_in_force_is_seen(worker, folder, cache, around):
     assert worker(folder, cache, IMPORTS, around)["same"]
 
@@ -128,3 +131,67 @@ def test_files_that_were_damaged_cost_time_alone(worker, folder, cache, damage):
         path.unlink()  # it may be mapped
         path.write_bytes(damage(data))
         assert worker(folder, cache)["same"], path.name
+
+
+STEPS = {
+    "backward": "inside = 'backward'",
+    "SGD": "inside = 'step'",
+    "AdamW": "inside = 'step'; optimizer = lambda p: torch.optim.AdamW(p, 0.1)",
+    "Adam one by one": "inside = 'step'; optimizer = lambda p: torch.optim.Adam(p, 0.1, foreach=False)",
+    "Adagrad": "inside = 'step'; optimizer = lambda p: torch.optim.Adagrad(p, 0.1)",
+    "RMSprop": "inside = 'step'; optimizer = lambda p: torch.optim.RMSprop(p, 0.1, momentum=0.5, centered=True)",
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_whole_steps_are_taken_up(worker, folder, tmp_path, step):
+    first, second = (worker(folder, tmp_path, STEPS[step]) for _ in range(2))
+    assert first["same"], first
+    assert second["same"], second
+    assert ["stored", ""] in first["outcomes"]
+    assert second["compiled"] == 0, (first["outcomes"], second["outcomes"])
+    assert ["taken up", ""] in second["outcomes"]
+    if step == "backward":
+        assert second["outcomes"] == [["taken up", ""]], "gradients that were None are no others"
+
+
+OF_STEPS = [
+    "optimizer = lambda p: torch.optim.SGD(p, 0.2, momentum=0.9)",
+    "optimizer = lambda p: torch.optim.SGD(p, 0.1, momentum=0.5)",
+    "optimizer = lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True)",
+    "optimizer = lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.1)",
+    "optimizer = lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, foreach=False)",
+    "optimizer = lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, maximize=True)",
+    "optimizer = lambda p: torch.optim.SGD(list(p)[::-1], 0.1, momentum=0.9)",
+    "optimizer = lambda p: torch.optim.SGD(list(p)[:3], 0.1, momentum=0.9)",
+    "optimizer = lambda p: torch.optim.SGD([{'params': [each]} for each in p], 0.1, momentum=0.9)",
+    "optimizer = lambda p: torch.optim.AdamW(p, 0.1)",
+    "net.lin.weight.requires_grad_(False)",
+    "net.norm.weight = net.lin.bias",
+    "net.norm.weight, net.norm.bias = net.norm.bias, net.norm.weight",
+    "torch.optim.SGD.step = lambda self: None",
+    "torch.optim.sgd.sgd = lambda *args, **named: None",
+    "torch.optim.Optimizer.zero_grad = lambda self, set_to_none=True: None",
+    "torch.optim.optimizer.register_optimizer_step_pre_hook(lambda o, a, k: None)",
+    "net.lin.weight.register_hook(lambda g: g * 2)",
+    "net.lin.weight.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(3))",
+    "net.lin.weight.grad = torch.ones(4, 4)",
+    "net.double(); x = x.double()",
+    "net.eval()",
+    "torch.use_deterministic_algorithms(True)",
+]
+
+
+@pytest.fixture(scope="module")
+def of_steps(worker, tmp_path_factory, written):
+    path = tmp_path_factory.mktemp("steps")
+    for each in ("backward", "SGD"):
+        assert worker(written / "program", path, STEPS[each])["same"]
+    return path
+
+
+@pytest.mark.parametrize("inside", ["backward", "step"])
+@pytest.mark.parametrize("before", OF_STEPS)
+def test_what_changed_before_the_first_step_is_seen(worker, folder, of_steps, before, inside):
+    told = worker(folder, of_steps, f"inside = {inside!r}\n{before}")
+    assert told["same"], told

@@ -1,4 +1,4 @@
-"""The program of the mutation test trained: forward compiled with a store, in processes of their own, and in eager."""
+"""The program of the mutation test trained: forward or whole steps, compiled with a store, each in its process."""
 
 import contextlib
 import importlib
@@ -29,21 +29,40 @@ def seen(value):
     return [seen(each) for each in value] if isinstance(value, list | tuple) else repr(value)
 
 
-def trained(call, net, x):
-    """Two steps: losses, gradients with those that are missing, buffers, the optimizer's state, random numbers."""
-    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
-    torch.manual_seed(7)
-    told = []
-    for _ in range(2):
-        result = call(x)
+def step_of(net, optimizer, inside):
+    """What is compiled: forward alone, with backward, or the whole step."""
+
+    def step(x):
+        result = net(x)
         loss = result.square().mean()
         loss.backward()
+        if inside == "step":
+            optimizer.step()
+            optimizer.zero_grad()
+        return result.detach()
+
+    return net if inside == "forward" else step
+
+
+def trained(wrapped, space):
+    """Steps: results, gradients with those that are missing, buffers, the optimizer's state, random numbers."""
+    net, x, inside = space["net"], space["x"], space["inside"]
+    optimizer = space["optimizer"](net.parameters())
+    call = wrapped(step_of(net, optimizer, inside))
+    torch.manual_seed(7)
+    told = []
+    for _ in range(2 if inside == "forward" else 4):
+        result = call(x)
+        if inside == "forward":
+            result.square().mean().backward()
         gradients = [[name, seen(each.grad)] for name, each in net.named_parameters()]
         told.append([seen(result), gradients, seen(x.grad if x.is_leaf else None)])
-        optimizer.step()
-        optimizer.zero_grad()
+        if inside != "step":
+            optimizer.step()
+            optimizer.zero_grad()
     state = torch.get_rng_state().tolist()
-    return [*told, seen(dict(net.named_buffers())), seen(optimizer.state_dict()), hash(tuple(state))]
+    told += [seen(dict(net.named_parameters())), seen(dict(net.named_buffers())), seen(optimizer.state_dict())]
+    return [*told, hash(tuple(state))]
 
 
 def run(folder, store, before, around, kind):
@@ -52,17 +71,19 @@ def run(folder, store, before, around, kind):
     program = importlib.import_module("program")
     torch.manual_seed(0)
     space = {"program": program, "helper": sys.modules["helper"], "torch": torch, "net": program.Net(),
-             "x": torch.randn(3, 4), "contextlib": contextlib, "capture": capture}  # fmt: skip
+             "x": torch.randn(3, 4), "contextlib": contextlib, "capture": capture, "inside": "forward",
+             "optimizer": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9)}  # fmt: skip
     exec(before, space)
-    net, told = space["net"], {}
+    made = []
+
+    def stored(target):
+        made.append(Whole(target, store, ""))
+        return made[0].call
+
+    wraps = {"stored": stored, "eager": lambda target: target, "compiled": Whole.without_store}
     with eval(around, space):
-        if kind == "stored":
-            whole = Whole(net, store, "")
-            result = alone.outcome(lambda: trained(whole.call, net, space["x"]))
-            told = whole.told()
-        else:
-            call = net if kind == "eager" else Whole.without_store(net)
-            result = alone.outcome(lambda: trained(call, net, space["x"]))
+        result = alone.outcome(lambda: trained(wraps[kind], space))
+    told = made[0].told() if made else {}
     return {"result": result, **told}
 
 
