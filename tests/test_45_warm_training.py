@@ -13,12 +13,15 @@ from processes import AROUND, CHANGES, IMPORTS, STORED, TEXTS, Worker, as_it_was
 
 EACH = 1 if os.environ.get("WARM_WHOLE") else 4
 """Of what is tried with inference, too, each fourth; with ``WARM_WHOLE=1`` all."""
-FIRST = "net.train(); net.drop = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5))"
+FIRST = (
+    "net.train(); net.drop = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5))\n"
+    "import torch.optim, sys; optim = {name: sys.modules['torch.optim.' + name] for name in ('sgd', 'optimizer')}"
+)
 
 TRAINED = [
     "net.lin.weight.requires_grad_(False)",
     "net.lin.requires_grad_(False); net.norm.requires_grad_(False)",
-    "net.drop[0].requires_grad_(False)",
+    "net.drop[1].requires_grad_(False)",
     "net.norm.weight.requires_grad_(False); net.norm.bias.requires_grad_(False)",
     "net.requires_grad_(False)",
     "net.lin.weight.register_hook(lambda g: g * 2)",
@@ -27,16 +30,16 @@ TRAINED = [
     "net.lin.register_full_backward_pre_hook(lambda m, go: (go[0] * 2,))",
     "torch.nn.modules.module.register_module_full_backward_hook(lambda m, gi, go: None)",
     "net.lin.weight.grad = torch.ones(4, 4)",
-    "net.drop[0].momentum = 0.5",
-    "net.drop[0].momentum = None",
-    "net.drop[0].eval()",
-    "net.drop[0].running_mean = None; net.drop[0].running_var = None",
-    "net.drop[0].running_mean.add_(1)",
-    "net.drop[0].num_batches_tracked.fill_(7)",
-    "net.drop[0].double()",
-    "net.drop[1].p = 0.25",
-    "net.drop[1].p = 0.0",
-    "net.drop[1].inplace = True",
+    "net.drop[1].momentum = 0.5",
+    "net.drop[1].momentum = None",
+    "net.drop[1].eval()",
+    "net.drop[1].running_mean = None; net.drop[1].running_var = None",
+    "net.drop[1].running_mean.add_(1)",
+    "net.drop[1].num_batches_tracked.fill_(7)",
+    "net.drop[1].double()",
+    "net.drop[2].p = 0.25",
+    "net.drop[2].p = 0.0",
+    "net.drop[2].inplace = True",
     "net.eval()",
     "torch.nn.Module.half(net)",
     "net.bfloat16(); x = x.bfloat16()",
@@ -136,10 +139,10 @@ def test_files_that_were_damaged_cost_time_alone(worker, folder, cache, damage):
 STEPS = {
     "backward": "inside = 'backward'",
     "SGD": "inside = 'step'",
-    "AdamW": "inside = 'step'; optimizer = lambda p: torch.optim.AdamW(p, 0.1)",
-    "Adam one by one": "inside = 'step'; optimizer = lambda p: torch.optim.Adam(p, 0.1, foreach=False)",
-    "Adagrad": "inside = 'step'; optimizer = lambda p: torch.optim.Adagrad(p, 0.1)",
-    "RMSprop": "inside = 'step'; optimizer = lambda p: torch.optim.RMSprop(p, 0.1, momentum=0.5, centered=True)",
+    "AdamW": "inside = 'step'; optimizer = lambda p: torch.optim.AdamW(p, 0.01)",
+    "Adam one by one": "inside = 'step'; optimizer = lambda p: torch.optim.Adam(p, 0.01, foreach=False)",
+    "Adagrad": "inside = 'step'; optimizer = lambda p: torch.optim.Adagrad(p, 0.01)",
+    "RMSprop": "inside = 'step'; optimizer = lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.5, centered=True)",
 }
 
 
@@ -156,23 +159,23 @@ def test_whole_steps_are_taken_up(worker, folder, tmp_path, step):
 
 
 OF_STEPS = [
-    "optimizer = lambda p: torch.optim.SGD(p, 0.2, momentum=0.9)",
-    "optimizer = lambda p: torch.optim.SGD(p, 0.1, momentum=0.5)",
-    "optimizer = lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True)",
-    "optimizer = lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.1)",
-    "optimizer = lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, foreach=False)",
-    "optimizer = lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, maximize=True)",
-    "optimizer = lambda p: torch.optim.SGD(list(p)[::-1], 0.1, momentum=0.9)",
-    "optimizer = lambda p: torch.optim.SGD(list(p)[:3], 0.1, momentum=0.9)",
-    "optimizer = lambda p: torch.optim.SGD([{'params': [each]} for each in p], 0.1, momentum=0.9)",
-    "optimizer = lambda p: torch.optim.AdamW(p, 0.1)",
+    "optimizer = lambda p: torch.optim.SGD(p, 0.02, momentum=0.9)",
+    "optimizer = lambda p: torch.optim.SGD(p, 0.01, momentum=0.5)",
+    "optimizer = lambda p: torch.optim.SGD(p, 0.01, momentum=0.9, nesterov=True)",
+    "optimizer = lambda p: torch.optim.SGD(p, 0.01, momentum=0.9, weight_decay=0.1)",
+    "optimizer = lambda p: torch.optim.SGD(p, 0.01, momentum=0.9, foreach=False)",
+    "optimizer = lambda p: torch.optim.SGD(p, 0.01, momentum=0.9, maximize=True)",
+    "optimizer = lambda p: torch.optim.SGD(list(p)[::-1], 0.01, momentum=0.9)",
+    "optimizer = lambda p: torch.optim.SGD(list(p)[:3], 0.01, momentum=0.9)",
+    "optimizer = lambda p: torch.optim.SGD([{'params': [each]} for each in p], 0.01, momentum=0.9)",
+    "optimizer = lambda p: torch.optim.AdamW(p, 0.01)",
     "net.lin.weight.requires_grad_(False)",
     "net.norm.weight = net.lin.bias",
     "net.norm.weight, net.norm.bias = net.norm.bias, net.norm.weight",
     "torch.optim.SGD.step = lambda self: None",
-    "torch.optim.sgd.sgd = lambda *args, **named: None",
+    "optim['sgd'].sgd = lambda *args, **named: None",
     "torch.optim.Optimizer.zero_grad = lambda self, set_to_none=True: None",
-    "torch.optim.optimizer.register_optimizer_step_pre_hook(lambda o, a, k: None)",
+    "optim['optimizer'].register_optimizer_step_pre_hook(lambda o, a, k: None)",
     "net.lin.weight.register_hook(lambda g: g * 2)",
     "net.lin.weight.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(3))",
     "net.lin.weight.grad = torch.ones(4, 4)",

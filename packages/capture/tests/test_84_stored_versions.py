@@ -183,6 +183,42 @@ def test_state_that_is_kept_by_parameter(worker, folder, tmp_path, other):
     assert other or second["compiled"] == 0, second
 
 
+ASKED = {
+    "a context variable": (
+        "return x * VAR.get()",
+        "import contextvars; program.VAR = contextvars.ContextVar('v', default={})", "2.0", ["3.0", "'2.0'", "x"],
+    ),
+    "which context variable": (
+        "return x * self.a.get() + self.b.get()",
+        "import contextvars as c; net.a = c.ContextVar('v', default=1.0); net.b = {}",
+        "c.ContextVar('v', default=1.0)", ["net.a", "c.ContextVar('v')", "c.ContextVar('v', default=2.0)"],
+    ),
+    "what a tensor holds": (
+        "return x * 2 if (x[:, 1:] > 0).all() else x - 1",
+        "x = torch.arange(12).view(3, 4) + {}", "1", ["-1", "-5", "0"],
+    ),
+    "how a tensor is": (
+        "return x * 2 if x.is_conj() else x - 1",
+        "x = torch.ones(3, 4, dtype=torch.complex64){}", ".conj()", ["", ".conj().resolve_conj()"],
+    ),
+    "a sentinel": (
+        "return x * 2 if self.kept is helper.MISSING else x - 1",
+        "import dataclasses; helper.MISSING = dataclasses.MISSING; net.kept = {}",
+        "dataclasses.MISSING", ["dataclasses._FIELD", "None", "type(dataclasses.MISSING)()"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_is_asked_is_asked_again(worker, folder, tmp_path, name):
+    text, before, one, others = ASKED[name]
+    body(worker, folder, tmp_path / "unused", text)
+    first, *told = (worker(folder, tmp_path / "own", before.format(each)) for each in (one, one, *others))
+    assert all(each["same"] for each in (first, *told)), (first, told)
+    assert [outcome for outcome, _ in first["outcomes"]] == ["stored"], first
+    assert told[0]["compiled"] == 0, told[0]
+
+
 VARYING = {
     "a product": "return x.reshape(-1) * x.shape[0]",
     "a half": "return x[: x.shape[0] // 2] if x.shape[0] > 2 else x",

@@ -98,7 +98,7 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
     """Raises ``NotStored`` where some part of it has no stored form."""
     frame, contents = function.__code__, Contents()
     data = DataWriter(contents)
-    data.learn(made.guards)
+    data.learn(made.guards, made.entered)
     guards = [data.guard(guard) for guard in made.guards]
     root = continuations.original(frame).code
     parts = made.parts

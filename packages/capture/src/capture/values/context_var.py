@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from capture.guards.sources import CallSource, Source
 from capture.values.base import Tracer, Value, realize
 
-_UNSET: object = object()
+
+class _Unset:
+    """What stands for no value."""
+
+
+_UNSET = _Unset()
 
 
 class ContextVarValue(Value):
