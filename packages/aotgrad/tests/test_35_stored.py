@@ -177,6 +177,31 @@ def test_what_trains_is_restored_as_eager(program, wanted, again, monkeypatch):
     assert aotgrad.restore(json.loads(json.dumps(data)), take_up=graphs.get) is None, "nobody compiles its backward"
 
 
+class Kept(dict):
+    """Where compiled backward graphs are kept."""
+
+    find, keep = dict.get, dict.__setitem__
+
+
+@pytest.mark.parametrize("wanted", [(0, 1), (0,), (1,)])
+@pytest.mark.parametrize("program", TRAINING)
+def test_backward_that_is_known_compiled_is_not_read(program, wanted, monkeypatch):
+    kept, forward = Kept(), []
+    compiled = aotgrad.compile(fx.symbolic_trace(program), given(), forward=aotgrad.run_eagerly, describable=True)
+    data = aotgrad.describe(compiled, lambda graph: forward.append(graph) or "it", later=kept)
+    expected = stepped(compiled, given(), wanted)
+    fewer = not compiled.made_of.plan.pair.stages and wanted != (0, 1)
+    call = aotgrad.restore(data, take_up=lambda _: forward[0], backward=None if not kept else refuse, later=kept)
+    if not fewer:  # of results that go back together the graph says what is left
+        monkeypatch.setattr(aotgrad.stored.graphs, "_read", None)
+    torch.testing.assert_close(stepped(call, given(), wanted), expected, rtol=0, atol=0)
+    assert kept
+
+
+def refuse(gm, example_inputs):
+    raise AssertionError("it is compiled")
+
+
 def test_graphs_are_what_they_were():
     compiled = aotgrad.compile(fx.symbolic_trace(trains), given(), forward=aotgrad.run_eagerly, describable=True)
     data = aotgrad.describe(compiled, lambda _: "it")

@@ -2,6 +2,7 @@
 
 from aotgrad import decompositions
 from aotgrad.api import aot_function, aot_module, compile, function, module
+from aotgrad.backward.plan import Later
 from aotgrad.differentiable_inputs import differentiable_inputs
 from aotgrad.eager import run_eagerly
 from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported, WrongArguments
@@ -16,6 +17,7 @@ __all__ = [
     "AotgradError",
     "BadGraph",
     "InputChanged",
+    "Later",
     "Refusal",
     "Unsupported",
     "WrongArguments",

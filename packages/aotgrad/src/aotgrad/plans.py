@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -80,8 +81,9 @@ def training_call(
     facts, pair = plan.facts, plan.pair
     forward = _written_as_often(facts, casting_no_more(compiled) if plan.casts else compiled)
 
-    def backward(half: Half) -> Boxed:
-        return casting_no_more(compiled_or_batched(half, compile_backward))
+    def backward(absent: frozenset[int]) -> Boxed:
+        half, make = partial(graphs.without, absent), partial(graphs.compiled, absent, compile_backward)
+        return casting_no_more(compiled_or_batched(half, len(pair.tangents) - len(absent), make))
 
     made = (Staged if pair.stages else differentiable_function)(pair, graphs, forward, backward)
     made = _where_it_is_made(facts, made, len(facts.updates))

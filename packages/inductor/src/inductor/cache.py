@@ -26,7 +26,7 @@ _PRIVATE = 0o700
 _KERNELS, _TALLY, _BUILDING = "kernels", "tally.txt", "building-"
 _ABANDONED = 24 * 3600
 """Seconds after which a folder that was built in belongs to a process that died."""
-_ENTRY = re.compile(r"[0-9a-f]{40}\.(so|cpp|py|cubin|shape|tiling|graph|frame)")
+_ENTRY = re.compile(r"[0-9a-f]{40}\.(so|cpp|py|cubin|shape|tiling|graph|frame|later)")
 _PROBE = 1 << 18
 _ROOM = 1 / 8
 """That part of the limit is free after old entries went: each look at a full folder is paid for by many entries."""

@@ -18,14 +18,15 @@ from aotgrad.backward.absent_tangents import saved_read
 from aotgrad.backward.batched_tangents import is_batched
 from aotgrad.backward.double_backward import Again, ResultsRead, compute_again, plainly_applied
 from aotgrad.backward.freeing import Freeing, Held, keeps_graph, results_of, saved_by
-from aotgrad.backward.plan import Graphs, Layout, MemoryLayout, Plan, gradients_of, gradients_passed_on
+from aotgrad.backward.plan import Graphs, Layout, MemoryLayout, Plan, cut_of
 from aotgrad.errors import Unsupported, refuse_miscount
-from aotgrad.partitioning.partition import Half
 from aotgrad.roles import Gradient
 from aotgrad.source import Source
 from aotgrad.torch_versions import DisableAutocast, version_of
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
+CompileBackward = Callable[[frozenset[int]], Boxed]
+"""For the tangents of these numbers absent."""
 
 _DOUBLE_BACKWARD = "this gradient was computed by a compiled backward and cannot be differentiated again: "
 _FREED = (
@@ -36,7 +37,7 @@ _WRITTEN = "a result of the same function was modified by an inplace operation s
 
 
 def differentiable_function(
-    plan: Plan, graphs: Graphs, forward: Boxed, compile_backward: Callable[[Half], Boxed]
+    plan: Plan, graphs: Graphs, forward: Boxed, compile_backward: CompileBackward
 ) -> Callable[..., Any]:
     """A function of the graph's inputs that autograd can differentiate."""
     source, layout, (results,) = Source(), plan.layout, plan.read
@@ -65,7 +66,7 @@ def differentiable_function(
         refuse_written=refuse_written,
     )
     namespace = source.build("autograd function")
-    namespace["inner_backward"] = _compiled_on_first_call(lambda: compile_backward(graphs.backward), namespace)
+    namespace["inner_backward"] = _compiled_on_first_call(lambda: compile_backward(frozenset()), namespace)
     compiled = namespace["Compiled"]
     return apart_from(plan.unconnected, _as_forward_has_them(layout, plainly_applied(compiled)))
 
@@ -347,9 +348,10 @@ class _Refused(torch.autograd.Function):
 class FewerTangents:
     """Backward for calls in which some tangents do not arrive; compiled for each set of absent ones that occurs."""
 
-    def __init__(self, plan: Plan, graphs: Graphs, compile_backward: Callable[[Half], Boxed]) -> None:
+    def __init__(self, plan: Plan, graphs: Graphs, compile_backward: CompileBackward) -> None:
         self._plan, self._graphs, self._compile = plan, graphs, compile_backward
         self._lock = threading.Lock()
+        self._cuts = {cut.absent: cut for cut in plan.cuts}
         self._compiled: dict[frozenset[int], Boxed] = {}
 
     def reads(self, absent: Collection[int]) -> list[bool]:
@@ -360,15 +362,16 @@ class FewerTangents:
     def __call__(self, absent: set[int], inputs: list[object], arrived: Sequence[object]) -> list[Any]:
         key = frozenset(absent)
         with self._lock:
-            half = self._graphs.without(key)
+            if key not in self._cuts:
+                self._cuts[key] = cut_of(self._graphs, key)
             if key not in self._compiled:
-                self._compiled[key] = self._compile(half)
-        taken = set(half.inputs)
-        given = [value for role, value in zip(self._graphs.backward.inputs, inputs, strict=True) if role in taken]
+                self._compiled[key] = self._compile(key)
+        cut = self._cuts[key]
+        given = [inputs[place] for place in cut.taken]
         inputs.clear()
-        found = dict(zip(gradients_of(half), self._compiled[key](given), strict=True))
+        found = dict(zip(cut.gradients, self._compiled[key](given), strict=True))
         here = [tangent for number, tangent in enumerate(arrived) if number not in absent]
-        found.update((role, here[order]) for role, order in gradients_passed_on(half))
+        found.update((role, here[order]) for role, order in cut.passed_on)
         return [found.get(role) for role in self._plan.gradients]
 
 

@@ -7,9 +7,9 @@ Must not know: how the functions are written, how graphs are compiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 
@@ -18,6 +18,7 @@ from aotgrad.autograd_graph.saved_inputs import Noted, grouped
 from aotgrad.autograd_graph.saved_tensors import Behind
 from aotgrad.backward.absent_tangents import has_known_sizes, without_tangents
 from aotgrad.backward.double_backward import ResultsRead, always_kept, inputs_read, results_read
+from aotgrad.eager import Boxed
 from aotgrad.partitioning.partition import Half, Pair
 from aotgrad.roles import Gradient, Primal, Result, Saved, SavedSize, Tangent, UpdatedInput
 from aotgrad.tensors.symbols import size_hint
@@ -59,9 +60,19 @@ class EarlyWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Backward where some tangents are absent: which inputs of the whole one it takes, and what it gives."""
+
+    absent: frozenset[int]
+    taken: tuple[int, ...]
+    gradients: tuple[Gradient, ...]
+    passed_on: tuple[tuple[Gradient, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Of one pair; ``stages`` where some outputs go back apart from others, each of which has an item in ``read``, and
-    in ``stage_reads`` whether it reads each saved tensor."""
+    """Of one pair; ``stages`` where some outputs go back apart from others, each of which has an item in ``read``, in
+    ``stage_reads`` whether it reads each saved tensor, and in ``cuts`` its backward."""
 
     inputs: int  # of forward
     layout: Layout
@@ -74,12 +85,27 @@ class Plan:
     known_sizes: bool
     stages: tuple[Stage, ...] = ()
     stage_reads: tuple[tuple[bool, ...], ...] = ()
+    cuts: tuple[Cut, ...] = ()
     early: tuple[EarlyWrite, ...] = ()
+
+
+class Later(Protocol):
+    """Where compiled backward graphs are found by name, and kept for other processes."""
+
+    def find(self, name: str) -> Boxed | None: ...
+
+    def keep(self, name: str, compiled: Boxed) -> None: ...
 
 
 class Graphs:
     """What a compiled function may come back to: backward when somebody first goes back, the joint graph where a
-    gradient is differentiated.  Both are asked for when they are needed, and once."""
+    gradient is differentiated.  Both are asked for when they are needed, and once.
+
+    ``name`` and ``later``, once they are described or were read: what backward is found by when it is compiled, and
+    where; it need not be asked for then."""
+
+    name = ""
+    later: Later | None = None
 
     def __init__(self, joint: Callable[[], JointGraph], backward: Callable[[], Half]) -> None:
         self._read_joint, self._read_backward = joint, backward
@@ -102,8 +128,18 @@ class Graphs:
     def without(self, absent: frozenset[int]) -> Half:
         """Backward where these tangents are absent."""
         if absent not in self._halves:
-            self._halves[absent] = without_tangents(self.backward, absent)
+            self._halves[absent] = without_tangents(self.backward, absent) if absent else self.backward
         return self._halves[absent]
+
+    def compiled(self, absent: frozenset[int], compile_half: Callable[[Half], Boxed]) -> Boxed:
+        """Backward where these tangents are absent, compiled, here or before."""
+        name = f"{self.name} {sorted(absent)}"
+        found = None if self.later is None else self.later.find(name)
+        if found is None:
+            found = compile_half(self.without(absent))
+            if self.later is not None:
+                self.later.keep(name, found)
+        return found
 
 
 def plan_of(joint: JointGraph, pair: Pair, graphs: Graphs) -> Plan:
@@ -121,6 +157,7 @@ def plan_of(joint: JointGraph, pair: Pair, graphs: Graphs) -> Plan:
         known_sizes,
         joint.stages,
         _stage_reads(joint, pair, graphs if known_sizes else None),
+        tuple(cut_of(graphs, _absent(joint, stage)) for stage in joint.stages) if known_sizes else (),
         _early_writes(joint, pair, layout),
     )
 
@@ -200,13 +237,24 @@ def _stage_reads(joint: JointGraph, pair: Pair, graphs: Graphs | None) -> tuple[
     saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
     if graphs is None:
         return tuple((True,) * len(saved) for _ in joint.stages)
-    always, count = always_kept(joint) if joint.stages else set(), len(joint.behind)
+    always = always_kept(joint) if joint.stages else set()
 
-    def reads(outputs: Collection[int]) -> tuple[bool, ...]:
-        read = graphs.without(frozenset(range(count)).difference(outputs)).inputs
+    def reads(stage: Stage) -> tuple[bool, ...]:
+        read = graphs.without(_absent(joint, stage)).inputs
         return tuple(role in read or role.name in always for role in saved)
 
-    return tuple(reads(stage.outputs) for stage in joint.stages)
+    return tuple(reads(stage) for stage in joint.stages)
+
+
+def _absent(joint: JointGraph, stage: Stage) -> frozenset[int]:
+    return frozenset(range(len(joint.behind))).difference(stage.outputs)
+
+
+def cut_of(graphs: Graphs, absent: frozenset[int]) -> Cut:
+    half = graphs.without(absent)
+    left = set(half.inputs)
+    taken = tuple(place for place, role in enumerate(graphs.backward.inputs) if role in left)
+    return Cut(absent, taken, gradients_of(half), gradients_passed_on(half))
 
 
 def _early_writes(joint: JointGraph, pair: Pair, layout: Layout) -> tuple[EarlyWrite, ...]:

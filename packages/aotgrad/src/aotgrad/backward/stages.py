@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from aotgrad.autograd_graph.saved_inputs import refuse_written
 from aotgrad.autograd_graph.saved_tensors import refuse_partial_checkpoint, refuse_second_time
 from aotgrad.backward.autograd_function import (
     Boxed,
+    CompileBackward,
     DifferentiableBackward,
     FewerTangents,
     arranged,
@@ -29,7 +30,6 @@ from aotgrad.backward.double_backward import history_of, plainly_applied
 from aotgrad.backward.freeing import Freeing, Held, keeps_graph, saved_by
 from aotgrad.backward.plan import Graphs, Plan
 from aotgrad.calling.written_inputs import write_back
-from aotgrad.partitioning.partition import Half
 from aotgrad.roles import Gradient
 from aotgrad.torch_versions import version_of
 
@@ -37,7 +37,7 @@ from aotgrad.torch_versions import version_of
 class Staged:
     """A function of the graph's inputs that autograd can differentiate, output by output."""
 
-    def __init__(self, plan: Plan, graphs: Graphs, forward: Boxed, compile_backward: Callable[[Half], Boxed]) -> None:
+    def __init__(self, plan: Plan, graphs: Graphs, forward: Boxed, compile_backward: CompileBackward) -> None:
         self.plan, self.forward, self.stages, self.count = plan, forward, plan.stages, len(plan.layout.behind)
         self.layout, self.results, self.read = plan.layout, plan.read, plan.stage_reads
         self.again = DifferentiableBackward(plan, graphs)
@@ -47,7 +47,7 @@ class Staged:
         self.reached_later = reached_later(plan)
         self.freeing = [self._freeing_of(place) for place in range(len(self.stages))]
         self._whole: Boxed | None = None
-        self._compile, self._graphs = compile_backward, graphs
+        self._compile = compile_backward
 
     def _freeing_of(self, place: int) -> Freeing:
         behind = tuple(self.layout.behind[number] for number in self.stages[place].outputs)
@@ -94,7 +94,7 @@ class Staged:
             found = self.fewer(absent, given, arrived)
         else:
             if self._whole is None:
-                self._whole = self._compile(self._graphs.backward)
+                self._whole = self._compile(frozenset())
             found = self._whole(given)
         return dict(zip(self.plan.gradients, found, strict=True))
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from aotgrad.backward.autograd_function import Boxed
-from aotgrad.backward.plan import Plan
+from aotgrad.backward.plan import Later, Plan
 from aotgrad.calling.wrapper import Call
 from aotgrad.errors import is_final
 from aotgrad.facts import Facts
@@ -40,9 +40,11 @@ class Refusal:
     reason: str
 
 
-def describe(compiled: Call, of_compiled: Callable[[Boxed], Plain]) -> dict[str, Plain] | Refusal:
+def describe(
+    compiled: Call, of_compiled: Callable[[Boxed], Plain], *, later: Later | None = None
+) -> dict[str, Plain] | Refusal:
     """`compiled`, made with ``describable``, as data; `of_compiled` describes its graph for inference, or forward's, or
-    answers None."""
+    answers None.  ``later`` is told of each backward graph that is compiled from now on."""
     made_of: MadeOf | None = getattr(compiled, "made_of", None)
     if made_of is None:
         return Refusal("only a graph of plain tensors that was compiled with describable=True, and as a whole")
@@ -53,16 +55,23 @@ def describe(compiled: Call, of_compiled: Callable[[Boxed], Plain]) -> dict[str,
         body: dict[str, Plain] = {"graph": graph, "plan": _written(made_of.plan)}
         if made_of.graphs is not None:
             body["later"] = later_of(made_of.graphs)
+            made_of.graphs.later = later
     except Unwritable as error:
         return Refusal(str(error))
     return {"format": FORMAT, "digest": _digest(body), **body}
 
 
-def restore(data: object, *, take_up: Callable[[Plain], Boxed | None], backward: Compiler | None = None) -> Call | None:
+def restore(
+    data: object,
+    *,
+    take_up: Callable[[Plain], Boxed | None],
+    backward: Compiler | None = None,
+    later: Later | None = None,
+) -> Call | None:
     """The callable that was described; None where this process cannot take it up.
 
     It has to be called for in the inference mode that it was compiled in.  What trains needs `backward`, which compiles
-    its backward when somebody first goes back.
+    its backward when somebody first goes back, unless ``later`` knows it compiled.
     """
     try:
         if not isinstance(data, dict) or data.get("format") != FORMAT:
@@ -86,6 +95,7 @@ def restore(data: object, *, take_up: Callable[[Plain], Boxed | None], backward:
     else:
         assert graphs is not None
         assert backward is not None
+        graphs.later = later
         call = training_call(plan, graphs, inner, functools.partial(compile_half, compiler=backward))
     call.all_or_nothing = True  # type: ignore[attr-defined]
     call.is_final = is_final  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ Must not know: when graphs are needed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any, TypeAlias
 
@@ -54,6 +55,7 @@ def later_of(graphs: Graphs) -> Plain:
     called = {node.target: str(schema_of(node.target)) for node in nodes if isinstance(node.target, OpOverload)}
     if any(target.namespace in _OTHERS for target in called):
         raise Unwritable("it calls an operator of the program's that writes to its arguments")
+    graphs.name = _name(texts["backward"])
     return {
         "operators": [[str(target), schema] for target, schema in called.items()],
         "followed": joint.followed,
@@ -83,7 +85,13 @@ def later_read(data: Body, facts: Facts, plan: Plan) -> Graphs:
         graph, (inputs, outputs) = _read(data["backward"])
         return Half(fx.GraphModule(torch.nn.Module(), graph), inputs, outputs)
 
-    return Graphs(joint, backward)
+    graphs = Graphs(joint, backward)
+    graphs.name = _name(data["backward"])
+    return graphs
+
+
+def _name(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _written(graph: fx.Graph, outputs: object, unread: frozenset[str]) -> str:

@@ -21,7 +21,7 @@ from aotgrad.autograd_graph.result_levels import Stage
 from aotgrad.autograd_graph.saved_inputs import Noted, SavedInput
 from aotgrad.autograd_graph.saved_tensors import Behind
 from aotgrad.backward.double_backward import ResultsRead
-from aotgrad.backward.plan import EarlyWrite, Layout, Plan
+from aotgrad.backward.plan import Cut, EarlyWrite, Layout, Plan
 from aotgrad.torch_versions import OpOverload
 from aotgrad.tracing.inputs import Member
 
@@ -33,7 +33,7 @@ _CLASSES: dict[str, type] = {
         facts.Step, facts.Restride, facts.Detach, facts.Data, facts.Unfollowed, facts.Followed, facts.Mutation,
         facts.Constant, facts.Argument, facts.OfInput, facts.OfResult, facts.Facts, Member,
         roles.Primal, roles.AliasBase, roles.Tangent, roles.Saved, roles.UpdatedInput, roles.Result, roles.Gradient,
-        Plan, Layout, EarlyWrite, ResultsRead, Stage, Behind, Noted, SavedInput,
+        Plan, Layout, EarlyWrite, Cut, ResultsRead, Stage, Behind, Noted, SavedInput,
     )
 }  # fmt: skip
 _TORCH = {
