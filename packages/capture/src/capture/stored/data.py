@@ -124,7 +124,7 @@ class DataWriter:
         given = [node for node in nodes if node.op == "placeholder"]
         numbers = {node: number for number, node in enumerate([*given, *steps])}
 
-        def argument(value: Any) -> Data:
+        def argument(value: object) -> Data:
             if isinstance(value, fx.Node):
                 return ["node", numbers[value]]
             if isinstance(value, tuple | list):

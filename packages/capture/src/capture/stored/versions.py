@@ -109,6 +109,7 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
         "called": None if parts.compiled is None else called_written(parts),
         "failures": None if parts.failures is None else parts.failures.handled,
         "expected": None if parts.expected is None else _fields(parts.expected),
+        "function": [frame.co_filename, frame.co_firstlineno, frame.co_qualname],
         "operators": made.operators,
         "places": sorted(made.places),
         "breaks": made.breaks,
@@ -147,6 +148,21 @@ def opened(data: bytes) -> dict[str, Data]:
         raise NotStored("its bytes are not those that were written")
     found: dict[str, Data] = json.loads(text)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a stored version says of itself."""
+
+    function: Location
+    operators: int
+    guards: int
+
+
+def told_of(data: bytes) -> Told:
+    """For whoever shows what is kept; raises ``NotStored`` where the bytes are not those of a version."""
+    body = opened(data)
+    return Told(Location(*body["function"]), body["operators"], len(body["guards"]))
 
 
 class Reading:
