@@ -160,6 +160,19 @@ def test_forms_of_frames(worker, folder, tmp_path, name):
     assert {outcome for outcome, _ in second["outcomes"]} == {"taken up"}, (first, second)
 
 
+def test_a_call_that_no_other_is_like_is_left_to_cpython(worker, folder, tmp_path):
+    text = "self.flip = not self.flip\nreturn torch.nn.functional.dropout(x, 0.5, True) * 0 + x"
+    body(worker, folder, tmp_path / "unused", f"self.flip = True\n{text}")
+    (folder / "program.py").write_text((folder / "program.py").read_text().replace("        self.flip = True\n", ""))
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    before = "import sys; sys.modules['__main__'].Texts.spares_single_runs = True; net.flip = True"
+    first, second = (worker(folder, tmp_path / "own", before) for _ in range(2))
+    assert first["same"], first
+    assert second["same"], second
+    assert [outcome for outcome, _ in first["outcomes"] if outcome != "refused"] == ["stored", "stored"]
+    assert [outcome for outcome, _ in second["outcomes"] if outcome != "refused"] == ["taken up", "taken up"]
+
+
 OF_STATE = "state, a, b = self.state, self.norm.weight, self.lin.bias\nreturn x * state[a] + state[b]"
 STATE = "net.state = {net.norm.weight: torch.ones(4), net.lin.bias: torch.zeros(4)}"
 OTHER_STATES = [

@@ -38,7 +38,7 @@ from capture.stored.data import Data, DataReader, DataWriter
 from capture.stored.names import names_read
 from capture.stored.reach import Entered, reach, reached
 from capture.writing.commit import tell_loss
-from capture.writing.restart import Failures
+from capture.writing.restart import Failures, left_to_cpython
 from capture.writing.results import Expected
 
 _HEAD = b"compile-api capture 1\n"
@@ -67,6 +67,8 @@ class Made:
     breaks: bool
     changed: frozenset[Source]
     """What it relies on and its own effects change."""
+    once: bool = False
+    """It ran as it was recorded, and was not compiled: the call that it fits is CPython's, wherever it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Taken:
     broke: BreakRecord | None
     breaks: bool
     changed: frozenset[Source]
+    once: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
         "places": sorted(made.places),
         "breaks": made.breaks,
         "changed": sorted(map(data.path, made.changed)),
+        "once": made.once,
         "broke": None if made.broke is None else record_written(made.broke),
         "entered": reached(made.entered, root, data.found_on_paths, data.names),
     }
@@ -185,12 +189,13 @@ class Reading:
         failures, expected, log = self._failures(around, called), self._expected(), around.log
         tell = functools.partial(tell_loss, log, self._where())
         parts = Parts(compiled, called, failures, expected, tell_loss=tell, log=log, nopython=around.nopython)
-        code = None
+        code = left_to_cpython(frame) if body["once"] else None
         if body["code"] is not None:
             code = CodeReader(self.data, frame, parts, around.continuations).read(body["code"])
         broke = None if body["broke"] is None else record_read(body["broke"])
         changed = frozenset(self.data.paths[place] for place in body["changed"])
-        return Taken(code, self.guards, body["operators"], frozenset(body["places"]), broke, body["breaks"], changed)
+        places, ends = frozenset(body["places"]), (broke, body["breaks"])
+        return Taken(code, self.guards, body["operators"], places, *ends, changed, body["once"])
 
     def _where(self) -> Location:
         code = self.inputs.function.__code__
