@@ -1,5 +1,7 @@
 """Graphs as texts, and back: the joint graph and backward of what trains, read when somebody needs them.
 
+JSON, compressed:
+
     kinds       dtype, device, size and stride of tensors, each once
     memories    bytes of the memory under tensors: those that share memory do so when they are read
     nodes       kind of node, name, target, arguments, keyword arguments, value, notes
@@ -12,8 +14,10 @@ Must not know: when graphs are needed.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import zlib
 from typing import Any, TypeAlias
 
 import torch
@@ -95,7 +99,8 @@ def _name(text: str) -> str:
 
 
 def _written(graph: fx.Graph, outputs: object, unread: frozenset[str]) -> str:
-    return json.dumps(_Writer(graph, unread).body(outputs), separators=(",", ":"))
+    text = json.dumps(_Writer(graph, unread).body(outputs), separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 2)).decode()
 
 
 class _Writer:
@@ -140,7 +145,7 @@ class _Writer:
 
 
 def _read(text: str) -> tuple[fx.Graph, Any]:
-    return _Reader(json.loads(text)).graph()
+    return _Reader(json.loads(zlib.decompress(base64.b64decode(text)))).graph()
 
 
 class _Reader:
