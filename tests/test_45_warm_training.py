@@ -15,7 +15,7 @@ EACH = 1 if os.environ.get("WARM_WHOLE") else 4
 """Of what is tried with inference, too, each fourth; with ``WARM_WHOLE=1`` all."""
 FIRST = (
     "[torch.nn.init.uniform_(each, 0.5, 1.5) for each in net.norm.parameters()]\n"
-    "net.train(); net.drop = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5))\n"
+    "net.train(); net.drop = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.BatchNorm1d(4, eps=0.1), torch.nn.Dropout(0.5))\n"
     "import torch.optim, sys; optim = {name: sys.modules['torch.optim.' + name] for name in ('sgd', 'optimizer')}"
 )
 
