@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +16,8 @@ EACH = 1 if os.environ.get("WARM_WHOLE") else 4
 """Of what is tried with inference, too, each fourth; with ``WARM_WHOLE=1`` all."""
 FIRST = (
     "[torch.nn.init.uniform_(each, 0.5, 1.5) for each in net.norm.parameters()]\n"
-    "net.train(); net.drop = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.BatchNorm1d(4, eps=0.1), torch.nn.Dropout(0.5))\n"
+    "net.train(); norm = torch.nn.BatchNorm1d(4, eps=0.1)\n"
+    "net.drop = torch.nn.Sequential(torch.nn.Tanh(), norm, torch.nn.Dropout(0.5))\n"
     "import torch.optim, sys; optim = {name: sys.modules['torch.optim.' + name] for name in ('sgd', 'optimizer')}"
 )
 
@@ -200,3 +202,52 @@ def test_what_changed_before_the_first_step_is_seen(worker, folder, of_steps, tm
     shutil.copytree(of_steps, tmp_path / "cache")
     told = worker(folder, tmp_path / "cache", f"inside = {inside!r}\n{before}")
     assert told["same"], told
+
+
+LAYERS = """
+import torch
+import compile_api
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = torch.nn.LayerNorm(8), torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+    def forward(self, x):
+        h = self.up(self.norm(x)).tanh().mul(0.5).sigmoid().exp().neg().abs()
+        return x + torch.nn.functional.dropout(self.down(h).relu().sin(), 0.3)
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(*(Layer() for _ in range(9)))
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+def step(x):
+    loss = net(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+call = compile_api.compile({}, options={{"warm_start": True, "strict": True}})
+for _ in range(3):
+    loss = {}
+report = compile_api.report(call)
+built = sum("take up" not in dict(graph.seconds) for graph in report.compiled)
+seen = [loss, torch.get_rng_state().sum(), *(each.sum() for each in net.parameters())]
+print([round(each.item(), 4) for each in seen], "layers" in str(report))
+print(built, *(record.outcome for record in report.kept if record.outcome != "refused"))
+"""
+OUTSIDE = (
+    "(lambda r: (r.backward(), optimizer.step(), optimizer.zero_grad(), r.detach())[3])(call(torch.ones(2, 8)).sum())"
+)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_equal_layers_are_taken_up(tmp_path, inside):
+    text = LAYERS.format(*(("step", "call(torch.ones(2, 8))") if inside else ("net", OUTSIDE)))
+    (tmp_path / "program.py").write_text(text)
+    env = {**os.environ, "COMPILE_API_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, str(tmp_path / "program.py")]
+    told = [subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    (first, made), (second, taken) = (each.splitlines() for each in told)
+    assert first == second
+    assert first.endswith("True"), "its layers are compiled once"
+    assert not made.startswith("0 ")
+    assert taken == "0 taken up", taken

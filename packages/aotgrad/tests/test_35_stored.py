@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import aotgrad
 import aotgrad.pipeline
@@ -258,3 +259,65 @@ def test_a_field_that_is_missing_is_noticed():
         for key in whole:
             less = {name: value for name, value in whole.items() if name != key}
             assert aotgrad.restore(less, take_up=take_up, backward=aotgrad.run_eagerly) is None
+
+
+def layer(x, w):
+    h = (x * 2).sin().cos().tanh().exp().sigmoid().neg().abs()
+    return x + (h @ w).relu().neg().sin().cos().tanh().abs()
+
+
+def tower(x, *weights):
+    for w in weights:
+        x = layer(x, w)
+    return x.sum(), x[0]
+
+
+def taller(x, a, b, c, d, e, f, g, h):
+    return tower(x, a, b, c, d, e, f, g, h)
+
+
+def tower_step(x, a, b, c, d, e, f, g, h):
+    weights = [a, b, c, d, e, f, g, h]
+    loss, _ = tower(x, *weights)
+    gradients = torch.autograd.grad(loss, weights)
+    return loss.detach(), gradients[0], gradients[7]
+
+
+FAKES = FakeTensorMode()
+
+
+class Noting(fx.Interpreter):
+    """Nodes say what they give, as capture's do."""
+
+    def run_node(self, node):
+        value = super().run_node(node)
+        node.meta |= {"example_value": value, "version": 0}
+        return value
+
+
+@pytest.mark.parametrize(("program", "grad"), [(taller, True), (taller, False), (tower_step, True)])
+def test_equal_layers_are_stored_once(program, grad, monkeypatch):
+    given = [torch.randn(3, 4), *(torch.randn(4, 4) / 4 for _ in range(8))]
+    if grad:
+        given[1:] = [each.requires_grad_() for each in given[1:]]
+    with torch.set_grad_enabled(grad):
+        gm = fx.symbolic_trace(program)
+        fakes = [FAKES.from_tensor(each) for each in given]
+        with FAKES:
+            Noting(gm).run(*fakes)
+        graphs = []
+        compiled = aotgrad.compile(gm, fakes, forward=aotgrad.run_eagerly, layers=True, describable=True)
+        assert compiled.stacks
+        data = aotgrad.describe(compiled, lambda graph: graphs.append(graph) or len(graphs))
+        assert len(data["parts"]) < 5
+        monkeypatch.setattr(aotgrad.pipeline, "trace", None)
+        take_up = lambda number: graphs[number - 1]
+        call = aotgrad.restore(json.loads(json.dumps(data)), take_up=take_up, backward=aotgrad.run_eagerly)
+        assert call.stacks == compiled.stacks
+        results, expected = call(*given), program(*given)
+        if program is taller and grad:
+            results, expected = (
+                torch.autograd.grad(each[0] + each[1].sum(), given[1:]) for each in (results, expected)
+            )
+    torch.testing.assert_close(list(results), list(expected), rtol=1e-5, atol=1e-5)
+    assert aotgrad.restore(data, take_up=lambda number: None if number == 2 else print, backward=print) is None

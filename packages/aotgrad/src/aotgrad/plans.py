@@ -22,6 +22,7 @@ from aotgrad.calling.inference_mode import made_elsewhere, running_elsewhere
 from aotgrad.calling.wrapper import Call, wrap_call
 from aotgrad.facts import Facts
 from aotgrad.partitioning.partition import Half
+from aotgrad.stacks.plan import StackPlan
 from aotgrad.torch_versions import (
     DisableAutocast,
     is_any_autocast_enabled,
@@ -63,6 +64,14 @@ class MadeOf:
     plan: InferencePlan | TrainingPlan
     compiled: Boxed
     graphs: Graphs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StackOf:
+    """The same for a program of parts."""
+
+    plan: StackPlan
+    parts: Sequence[Call]
 
 
 def inference_call(plan: InferencePlan, compiled: Boxed) -> Call:

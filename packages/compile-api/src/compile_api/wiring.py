@@ -201,7 +201,7 @@ def through_aotgrad(
                 decompositions=decompositions,
                 in_place=in_place,
                 lay_out=lay_out,
-                layers=ctx.options.equal_layers and not ctx.options.cuda_graphs and ctx.artefacts is None,
+                layers=ctx.options.equal_layers and not ctx.options.cuda_graphs,
                 describable=ctx.artefacts is not None,
             )
             for layers, operators in getattr(compiled, "stacks", ()):

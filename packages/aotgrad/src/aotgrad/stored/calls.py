@@ -4,6 +4,7 @@
     graph               the compiled graph, as the caller describes it
     plan                all that surrounds it
     later               of what trains: the operators of these graphs, and the graphs as texts
+    stack, parts        of equal layers: which part is called with what, and these for each part
 
 Must not know: how graphs are compiled or kept.
 """
@@ -19,13 +20,15 @@ from dataclasses import dataclass, replace
 import torch
 
 from aotgrad.backward.autograd_function import Boxed
-from aotgrad.backward.plan import Later, Plan
+from aotgrad.backward.plan import Graphs, Later, Plan
 from aotgrad.calling.wrapper import Call
 from aotgrad.errors import is_final
 from aotgrad.facts import Facts
 from aotgrad.pipeline import Compiler, compile_half
-from aotgrad.plans import InferencePlan, MadeOf, TrainingPlan, inference_call, training_call
-from aotgrad.stored.graphs import later_of, later_read
+from aotgrad.plans import InferencePlan, MadeOf, StackOf, TrainingPlan, inference_call, training_call
+from aotgrad.stacks.plan import StackPlan
+from aotgrad.stacks.program import stack_call
+from aotgrad.stored.graphs import Body, later_of, later_read
 from aotgrad.stored.values import Plain, Unwritable, read, write
 from aotgrad.torch_versions import FakeTensorMode
 from aotgrad.tracing.inputs import GraphInput, Signature
@@ -45,20 +48,29 @@ def describe(
 ) -> dict[str, Plain] | Refusal:
     """`compiled`, made with ``describable``, as data; `of_compiled` describes its graph for inference, or forward's, or
     answers None.  ``later`` is told of each backward graph that is compiled from now on."""
-    made_of: MadeOf | None = getattr(compiled, "made_of", None)
-    if made_of is None:
-        return Refusal("only a graph of plain tensors that was compiled with describable=True, and as a whole")
-    graph = of_compiled(made_of.compiled)
-    if graph is None:
-        return Refusal("the compiled graph has no description")
+    made_of: MadeOf | StackOf | None = getattr(compiled, "made_of", None)
     try:
-        body: dict[str, Plain] = {"graph": graph, "plan": _written(made_of.plan)}
-        if made_of.graphs is not None:
-            body["later"] = later_of(made_of.graphs)
-            made_of.graphs.later = later
+        if isinstance(made_of, StackOf):
+            parts: list[Plain] = [_body(getattr(each, "made_of", None), of_compiled, later) for each in made_of.parts]
+            body: dict[str, Plain] = {"stack": write(made_of.plan), "parts": parts}
+        else:
+            body = _body(made_of, of_compiled, later)
     except Unwritable as error:
         return Refusal(str(error))
     return {"format": FORMAT, "digest": _digest(body), **body}
+
+
+def _body(made_of: MadeOf | None, of_compiled: Callable[[Boxed], Plain], later: Later | None) -> dict[str, Plain]:
+    if made_of is None:
+        raise Unwritable("only a graph of plain tensors that was compiled with describable=True")
+    graph = of_compiled(made_of.compiled)
+    if graph is None:
+        raise Unwritable("the compiled graph has no description")
+    body: dict[str, Plain] = {"graph": graph, "plan": _written(made_of.plan)}
+    if made_of.graphs is not None:
+        body["later"] = later_of(made_of.graphs)
+        made_of.graphs.later = later
+    return body
 
 
 def restore(
@@ -79,15 +91,42 @@ def restore(
         body = {key: value for key, value in data.items() if key not in ("format", "digest")}
         if data.get("digest") != _digest(body):
             return None
-        plan = _read(body["plan"])
-        if plan.inference_mode != torch.is_inference_mode_enabled():
-            return None
-        graphs = later_read(body["later"], plan.facts, plan.pair) if isinstance(plan, TrainingPlan) else None
+        stack = read(body["stack"]) if "stack" in body else None
+        bodies = [body] if stack is None else body["parts"]
+        read_parts = [_parts_of(each) for each in bodies]
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError, RecursionError):
         return None
+    calls = [_call(*each, take_up, backward, later) for each in read_parts]
+    if stack is None:
+        return calls[0]
+    parts = [call for call in calls if call is not None]
+    if len(parts) < len(calls) or not isinstance(stack, StackPlan):
+        return None
+    call = stack_call(stack, parts)
+    call.made_of = StackOf(stack, parts)  # type: ignore[attr-defined]
+    return call
+
+
+def _parts_of(body: Body) -> tuple[InferencePlan | TrainingPlan, Plain, Graphs | None]:
+    """The plan, what stands for the compiled graph, and graphs for later."""
+    plan = _read(body["plan"])
+    if plan.inference_mode != torch.is_inference_mode_enabled():
+        raise ValueError("another inference mode")
+    graphs = later_read(body["later"], plan.facts, plan.pair) if isinstance(plan, TrainingPlan) else None
+    return plan, body["graph"], graphs
+
+
+def _call(
+    plan: InferencePlan | TrainingPlan,
+    graph: Plain,
+    graphs: Graphs | None,
+    take_up: Callable[[Plain], Boxed | None],
+    backward: Compiler | None,
+    later: Later | None,
+) -> Call | None:
     if isinstance(plan, TrainingPlan) and backward is None:
         return None
-    inner = take_up(body["graph"])
+    inner = take_up(graph)
     if inner is None:
         return None
     if isinstance(plan, InferencePlan):

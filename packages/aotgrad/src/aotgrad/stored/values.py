@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from types import BuiltinFunctionType, FunctionType
 from typing import TypeAlias
 
 import torch
@@ -22,7 +23,8 @@ from aotgrad.autograd_graph.saved_inputs import Noted, SavedInput
 from aotgrad.autograd_graph.saved_tensors import Behind
 from aotgrad.backward.double_backward import ResultsRead
 from aotgrad.backward.plan import Cut, EarlyWrite, Layout, Plan
-from aotgrad.torch_versions import OpOverload
+from aotgrad.stacks.plan import Laid, PartStep, StackPlan, Value
+from aotgrad.torch_versions import OpOverload, set_grad_enabled
 from aotgrad.tracing.inputs import Member
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
@@ -33,7 +35,7 @@ _CLASSES: dict[str, type] = {
         facts.Step, facts.Restride, facts.Detach, facts.Data, facts.Unfollowed, facts.Followed, facts.Mutation,
         facts.Constant, facts.Argument, facts.OfInput, facts.OfResult, facts.Facts, Member,
         roles.Primal, roles.AliasBase, roles.Tangent, roles.Saved, roles.UpdatedInput, roles.Result, roles.Gradient,
-        Plan, Layout, EarlyWrite, Cut, ResultsRead, Stage, Behind, Noted, SavedInput,
+        StackPlan, PartStep, Laid, Value, Plan, Layout, EarlyWrite, Cut, ResultsRead, Stage, Behind, Noted, SavedInput,
     )
 }  # fmt: skip
 _TORCH = {
@@ -41,6 +43,12 @@ _TORCH = {
     for name, value in vars(torch).items()
     if isinstance(value, torch.dtype | torch.layout | torch.memory_format)
 }
+_FUNCTIONS: dict[str, Callable[..., object]] = {
+    "getitem": operator.getitem,
+    "grad": torch.autograd.grad,
+    "set_grad_enabled": set_grad_enabled,
+}
+_NAMES = {function: name for name, function in _FUNCTIONS.items()}
 
 
 class Unwritable(Exception):
@@ -68,8 +76,8 @@ def write(value: object, leaf: Callable[[object], Plain] = lambda value: None) -
         return {"t": str(value)}
     if isinstance(value, torch.device):
         return {"d": str(value)}
-    if value is operator.getitem:
-        return {"o": "getitem"}
+    if isinstance(value, FunctionType | BuiltinFunctionType) and value in _NAMES:
+        return {"o": _NAMES[value]}
     if isinstance(value, OpOverload):
         return {"o": str(value)}
     name = type(value).__name__
@@ -105,7 +113,7 @@ def _made(tag: str, held: Sequence[Plain], leaf: Callable[[str, Plain], object] 
 def _named(tag: str, name: str) -> object:
     if tag == "t":
         return _TORCH[name]
-    if name == "getitem":
-        return operator.getitem
+    if name in _FUNCTIONS:
+        return _FUNCTIONS[name]
     namespace, packet, overload = name.split(".")
     return getattr(getattr(getattr(torch.ops, namespace), packet), overload)

@@ -23,7 +23,7 @@ from torch.fx import GraphModule
 import aotgrad
 import inductor
 from capture import NotStored
-from compile_api.ledger import GraphCompiled, Ledger, kernels_of
+from compile_api.ledger import GraphCompiled, LayersShared, Ledger, kernels_of
 from compile_api.memory import Written
 from compile_api.warm_start.artefacts import Artefact, Artefacts
 
@@ -88,6 +88,8 @@ def taken_up(
     if call is None:
         raise NotStored(why[0] if why else "its graph was compiled in another mode, or what is kept of it is damaged")
     artefacts.operators[call] = operators
+    for layers, count in getattr(call, "stacks", ()):
+        ledger.add(LayersShared(layers, count))
     return call, tuple(operators)
 
 
