@@ -1,10 +1,13 @@
 """First-call times in fresh processes: cold (empty cache) and warm (the cache that the cold run left).
 
+    python -m benchmarks.start --models [MODEL ...] [--device cpu] [--who ours torch.compile]
+
 A run before both writes the byte code of every module that is imported, into a folder for this: installed packages have
 it, but checkouts and images of containers often do not, and then compiling sources is most of what is measured."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -46,7 +49,7 @@ def first_call(text: str, arguments: Sequence[str], cache: str, byte_code: str) 
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def cold_and_warm_of(text: str, *arguments: str) -> tuple[float, float]:
+def cold_and_warm_of(text: str, *arguments: str) -> tuple[Any, Any]:
     with tempfile.TemporaryDirectory() as folder:
         first_call(text, arguments, f"{folder}/before", folder)
         cold, warm = (first_call(text, arguments, f"{folder}/measured", folder) for _ in range(2))
@@ -57,3 +60,27 @@ def cold_and_warm(case: str, who: str, device: str, clock: str = "wall") -> tupl
     """Seconds from importing the compiler to a case's first result; by the clock on the wall, or the processors' in
     this process and the compilers it starts."""
     return cold_and_warm_of(CHILD, case, who, device, clock)
+
+
+def main() -> None:
+    """Cold and warm, ours with ``warm_start`` beside torch.compile, of whole models (``start_models``)."""
+    from benchmarks.start_models import MODELS
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", metavar="MODEL", help=f"all, or some of: {'; '.join(MODELS)}")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--who", nargs="+", default=["ours", "torch.compile"])
+    asked = parser.parse_args()
+    if asked.models is None:
+        parser.error("say what: --models")
+    text, used = "from benchmarks.start_models import main; main()", "processors"
+    print(f"{'seconds to the end of two calls':48}{'cold: wall':>12}{used:>12}{'warm: wall':>12}{used:>12}")
+    for name in asked.models or MODELS:
+        for who in asked.who:
+            (cold, cold_used, _), (warm, warm_used, later) = cold_and_warm_of(text, name, who, asked.device)
+            figures = f"{cold:12.2f}{cold_used:12.2f}{warm:12.2f}{warm_used:12.2f}"
+            print(f"{name:32} {who:15}{figures}   a later call {later * 1e3:.1f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -54,6 +54,8 @@ def used_by_names():
         "allow_in_graph": lambda: compile_api.allow_in_graph(function) is function,
         "backend_function": lambda: callable(compile_api.backend_function("eager")),
         "assume_constant_result": lambda: compile_api.assume_constant_result(plain) is plain,
+        "load_cache": lambda: raises(compile_api.CompileApiError, lambda: compile_api.load_cache("no bundle")),
+        "save_cache": lambda: raises(compile_api.CompileApiError, lambda: compile_api.save_cache("no folder/bundle")),
         "mark_dynamic": lambda: compile_api.mark_dynamic(torch.ones(2), 0) is None,
         "mark_static": lambda: compile_api.mark_static(torch.ones(2)) is None,
         "compile": lambda: same(),

@@ -1,43 +1,14 @@
 """What one process compiled is taken up by the next one, as long as nothing has changed that matters."""
 
-import json
-import os
-import pathlib
 import shutil
-import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-HERE = pathlib.Path(__file__).parent
-STORED = HERE.parent / "packages/capture/tests/stored"
-sys.path.insert(0, str(STORED))
+sys.path.insert(0, str(Path(__file__).parent / "warm_start"))
 
-from mutations import AROUND, CHANGES, IMPORTS, KEPT, TEXTS  # noqa: E402 - the folder is known now
-
-
-class Worker:
-    """Processes that run the program, each a fresh one; their hashes of texts are those of ``seed``."""
-
-    def __init__(self, seed):
-        self.process = subprocess.Popen(
-            [sys.executable, HERE / "warm_start/worker.py"],
-            env={**os.environ, "PYTHONHASHSEED": str(seed)},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def __call__(self, folder, store, before="", around="contextlib.nullcontext()"):
-        before = f"torch.set_grad_enabled(False)\n{before}"
-        self.process.stdin.write(json.dumps([str(folder), str(store), before, around]) + "\n")
-        self.process.stdin.flush()
-        told = json.loads(self.process.stdout.readline())
-        assert "crash" not in told, told["crash"]
-        return told
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait()
+from processes import AROUND, CHANGES, IMPORTS, KEPT, STORED, TEXTS, Worker, as_it_was, changed
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +34,7 @@ def written(tmp_path_factory):
 @pytest.fixture
 def folder(written):
     yield written / "program"
-    for file in ("program.py", "helper.py"):
-        shutil.copy2(STORED / file, written / "program" / file)
+    as_it_was(written / "program")
 
 
 @pytest.fixture
@@ -81,14 +51,6 @@ def cache(written):
 def test_another_process_takes_it_up(worker, folder, cache):
     second = worker(folder, cache)
     assert second == {"same": True, "compiled": 0, "outcomes": [["taken up", ""]], "again": [], "refused": []}
-
-
-def changed(file, old, new, folder):
-    text = (folder / file).read_text()
-    assert old in text
-    other = "class Other(Base):\n    def act(self, x):\n        return x.exp()\n\n\nclass Net("
-    (folder / file).write_text(text.replace(old, new).replace("class Net(", other))
-    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
 
 
 @pytest.mark.parametrize(("file", "old", "new"), TEXTS)

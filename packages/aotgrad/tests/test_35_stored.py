@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import aotgrad
 import aotgrad.pipeline
@@ -106,13 +107,124 @@ def test_data_that_was_changed_is_not_taken_up():
     assert aotgrad.restore(data, take_up=lambda _: None) is None
 
 
-def test_what_trains_is_refused():
+def test_what_has_no_form_as_data_is_refused():
     x, y = fresh()
-    data, _ = described(twice, x.requires_grad_(), y)
-    assert isinstance(data, aotgrad.Refusal)
+    own = torch.ones(3)
+    data, _ = described(lambda x, y: x * y + own, x.requires_grad_(), y)
+    assert data == aotgrad.Refusal("it holds a tensor of its own")
     with torch.no_grad():
         compiled = aotgrad.compile(fx.symbolic_trace(twice), fresh(), forward=aotgrad.run_eagerly)
     assert isinstance(aotgrad.describe(compiled, lambda _: "it"), aotgrad.Refusal)
+
+
+def trains(x, w, running):
+    running.mul_(0.5).add_(x.detach().mean(0))
+    hidden = torch.nn.functional.dropout(x @ w, 0.5)
+    return hidden, (hidden.exp() + running).sum(), running.view(1, 3)
+
+
+def writes_and_trains(x, w, running):
+    y = x * w
+    y[0].mul_(3)
+    running.add_(w.detach().sum(0))
+    return y, y.t(), running
+
+
+def reads_twice(x, w, running):
+    first = torch.nn.functional.layer_norm(x, (3,), w[0])
+    return first.square().mean(), torch.tanh(x * running)
+
+
+TRAINING = [trains, writes_and_trains, reads_twice]
+
+
+def given():
+    torch.manual_seed(1)
+    return torch.randn(3, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True), torch.rand(3)
+
+
+def stepped(call, arguments, wanted, **again):
+    """What a caller sees of a step: which of the results go back, and what comes of it."""
+    x, w, running = arguments
+    torch.manual_seed(3)
+    with torch.enable_grad():
+        results = call(x, w, running)
+        loss = sum(results[number].sum() for number in wanted if results[number].requires_grad)
+    found = torch.autograd.grad(loss, [x, w], allow_unused=True, **again) if isinstance(loss, torch.Tensor) else []
+    if again:
+        sums = [each.square().sum() for each in found if each is not None and each.requires_grad]
+        found += torch.autograd.grad(sum(sums), [x, w], allow_unused=True)
+    seen = [(r.requires_grad, r._is_view(), r._version) for r in results]
+    return [*results, running], seen, list(found), running._version, torch.get_rng_state().tolist()
+
+
+@pytest.mark.parametrize("again", [{}, {"create_graph": True}])
+@pytest.mark.parametrize("wanted", [(0, 1), (0,), (1,), ()])
+@pytest.mark.parametrize("program", TRAINING)
+def test_what_trains_is_restored_as_eager(program, wanted, again, monkeypatch):
+    graphs = {}
+    compiled = aotgrad.compile(
+        fx.symbolic_trace(program), given(), forward=aotgrad.run_eagerly, describable=True,
+        partition=aotgrad.min_cut_partition,
+    )  # fmt: skip
+    data = aotgrad.describe(compiled, lambda forward: graphs.setdefault("it", forward) and "it")
+    monkeypatch.setattr(aotgrad.pipeline, "trace", None)
+    call = aotgrad.restore(json.loads(json.dumps(data)), take_up=graphs.get, backward=aotgrad.run_eagerly)
+    if again and not wanted:
+        return
+    (ours, *seen), (theirs, *expected) = (stepped(each, given(), wanted, **again) for each in (call, program))
+    torch.testing.assert_close([ours, seen[1]], [theirs, expected[1]], rtol=1e-6, atol=1e-6)
+    assert [seen[0], *seen[2:]] == [expected[0], *expected[2:]]
+    assert aotgrad.restore(json.loads(json.dumps(data)), take_up=graphs.get) is None, "nobody compiles its backward"
+
+
+class Kept(dict):
+    """Where compiled backward graphs are kept."""
+
+    find, keep = dict.get, dict.__setitem__
+
+
+@pytest.mark.parametrize("wanted", [(0, 1), (0,), (1,)])
+@pytest.mark.parametrize("program", TRAINING)
+def test_backward_that_is_known_compiled_is_not_read(program, wanted, monkeypatch):
+    kept, forward = Kept(), []
+    compiled = aotgrad.compile(fx.symbolic_trace(program), given(), forward=aotgrad.run_eagerly, describable=True)
+    data = aotgrad.describe(compiled, lambda graph: forward.append(graph) or "it", later=kept)
+    expected = stepped(compiled, given(), wanted)
+    fewer = not compiled.made_of.plan.pair.stages and wanted != (0, 1)
+    call = aotgrad.restore(data, take_up=lambda _: forward[0], backward=None if not kept else refuse, later=kept)
+    if not fewer:  # of results that go back together the graph says what is left
+        monkeypatch.setattr(aotgrad.stored.graphs, "_read", None)
+    torch.testing.assert_close(stepped(call, given(), wanted), expected, rtol=0, atol=0)
+    assert kept
+
+
+def refuse(gm, example_inputs):
+    raise AssertionError("it is compiled")
+
+
+def test_graphs_are_what_they_were():
+    compiled = aotgrad.compile(fx.symbolic_trace(trains), given(), forward=aotgrad.run_eagerly, describable=True)
+    data = aotgrad.describe(compiled, lambda _: "it")
+    call = aotgrad.restore(data, take_up=lambda _: print, backward=aotgrad.run_eagerly)
+    before, after = compiled.made_of.graphs, call.made_of.graphs
+    assert aotgrad.show(before.joint) == aotgrad.show(after.joint)
+    assert aotgrad.show(before.backward) == aotgrad.show(after.backward)
+    assert call.made_of.plan.pair == compiled.made_of.plan.pair
+    assert aotgrad.describe(call, lambda _: "it") == data
+
+
+def test_autocast_is_left_at_once_that_was_traced():
+    graphs = {}
+    program, (x, w, _) = fx.symbolic_trace(lambda x, w: (x @ w).sum()), given()
+    with torch.autocast("cpu", torch.bfloat16):
+        compiled = aotgrad.compile(program, [x, w], forward=aotgrad.run_eagerly, describable=True)
+        data = aotgrad.describe(compiled, lambda forward: graphs.setdefault("it", forward) and "it")
+        call = aotgrad.restore(data, take_up=graphs.get, backward=aotgrad.run_eagerly)
+        (ours,), theirs = call(x, w), program(x, w)
+        assert ours.dtype == theirs.dtype
+        found, expected = (torch.autograd.grad(each, [x, w]) for each in (ours, theirs))
+    torch.testing.assert_close([ours, *found], [theirs, *expected], rtol=1e-2, atol=1e-2)
 
 
 OTHER_PROCESS = """
@@ -142,6 +254,70 @@ def test_another_process_takes_it_up():
 def test_a_field_that_is_missing_is_noticed():
     with torch.no_grad():
         data, take_up = described(writes, *fresh())
-        for key in data:
-            less = {name: value for name, value in data.items() if name != key}
-            assert aotgrad.restore(less, take_up=take_up) is None
+    trained = aotgrad.compile(fx.symbolic_trace(trains), given(), forward=aotgrad.run_eagerly, describable=True)
+    for whole in (data, aotgrad.describe(trained, lambda _: "it")):
+        for key in whole:
+            less = {name: value for name, value in whole.items() if name != key}
+            assert aotgrad.restore(less, take_up=take_up, backward=aotgrad.run_eagerly) is None
+
+
+def layer(x, w):
+    h = (x * 2).sin().cos().tanh().exp().sigmoid().neg().abs()
+    return x + (h @ w).relu().neg().sin().cos().tanh().abs()
+
+
+def tower(x, *weights):
+    for w in weights:
+        x = layer(x, w)
+    return x.sum(), x[0]
+
+
+def taller(x, a, b, c, d, e, f, g, h):
+    return tower(x, a, b, c, d, e, f, g, h)
+
+
+def tower_step(x, a, b, c, d, e, f, g, h):
+    weights = [a, b, c, d, e, f, g, h]
+    loss, _ = tower(x, *weights)
+    gradients = torch.autograd.grad(loss, weights)
+    return loss.detach(), gradients[0], gradients[7]
+
+
+FAKES = FakeTensorMode()
+
+
+class Noting(fx.Interpreter):
+    """Nodes say what they give, as capture's do."""
+
+    def run_node(self, node):
+        value = super().run_node(node)
+        node.meta |= {"example_value": value, "version": 0}
+        return value
+
+
+@pytest.mark.parametrize(("program", "grad"), [(taller, True), (taller, False), (tower_step, True)])
+def test_equal_layers_are_stored_once(program, grad, monkeypatch):
+    given = [torch.randn(3, 4), *(torch.randn(4, 4) / 4 for _ in range(8))]
+    if grad:
+        given[1:] = [each.requires_grad_() for each in given[1:]]
+    with torch.set_grad_enabled(grad):
+        gm = fx.symbolic_trace(program)
+        fakes = [FAKES.from_tensor(each) for each in given]
+        with FAKES:
+            Noting(gm).run(*fakes)
+        graphs = []
+        compiled = aotgrad.compile(gm, fakes, forward=aotgrad.run_eagerly, layers=True, describable=True)
+        assert compiled.stacks
+        data = aotgrad.describe(compiled, lambda graph: graphs.append(graph) or len(graphs))
+        assert len(data["parts"]) < 5
+        monkeypatch.setattr(aotgrad.pipeline, "trace", None)
+        take_up = lambda number: graphs[number - 1]
+        call = aotgrad.restore(json.loads(json.dumps(data)), take_up=take_up, backward=aotgrad.run_eagerly)
+        assert call.stacks == compiled.stacks
+        results, expected = call(*given), program(*given)
+        if program is taller and grad:
+            results, expected = (
+                torch.autograd.grad(each[0] + each[1].sum(), given[1:]) for each in (results, expected)
+            )
+    torch.testing.assert_close(list(results), list(expected), rtol=1e-5, atol=1e-5)
+    assert aotgrad.restore(data, take_up=lambda number: None if number == 2 else print, backward=print) is None

@@ -148,6 +148,8 @@ BODIES = {
     "a draw": "return torch.nn.functional.dropout(x, 0.5, True) * 0",
     "a function": "def inner(y):\n    return y * 2\nreturn inner(x) + (lambda z: z.sin())(x)",
     "no tensor": "return 3",
+    "a mode": "with torch.no_grad():\n    y = x * 2\nreturn y + 1",
+    "what it changes": "if self.__dict__.get('kept') is None:\n    self.kept = x * 2\nreturn self.kept + x",
 }
 
 
@@ -156,6 +158,78 @@ def test_forms_of_frames(worker, folder, tmp_path, name):
     first, second = body(worker, folder, tmp_path / "own", BODIES[name])
     assert second["compiled"] == 0, (first, second)
     assert {outcome for outcome, _ in second["outcomes"]} == {"taken up"}, (first, second)
+
+
+def test_a_call_that_no_other_is_like_is_left_to_cpython(worker, folder, tmp_path):
+    text = "self.flip = not self.flip\nreturn torch.nn.functional.dropout(x, 0.5, True) * 0 + x"
+    body(worker, folder, tmp_path / "unused", f"self.flip = True\n{text}")
+    (folder / "program.py").write_text((folder / "program.py").read_text().replace("        self.flip = True\n", ""))
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    before = "import sys; sys.modules['__main__'].Texts.spares_single_runs = True; net.flip = True"
+    first, second = (worker(folder, tmp_path / "own", before) for _ in range(2))
+    assert first["same"], first
+    assert second["same"], second
+    assert [outcome for outcome, _ in first["outcomes"] if outcome != "refused"] == ["stored", "stored"]
+    assert [outcome for outcome, _ in second["outcomes"] if outcome != "refused"] == ["taken up", "taken up"]
+
+
+OF_STATE = "state, a, b = self.state, self.norm.weight, self.lin.bias\nreturn x * state[a] + state[b]"
+STATE = "net.state = {net.norm.weight: torch.ones(4), net.lin.bias: torch.zeros(4)}"
+OTHER_STATES = [
+    "net.norm.weight = net.lin.bias",
+    "net.state = {net.lin.bias: torch.zeros(4), net.norm.weight: torch.ones(4)}",
+    "net.state = {net.lin.bias: torch.zeros(4), net.norm.bias: torch.ones(4)}",
+    "net.state[net.norm.bias] = torch.ones(4)",
+    "net.state[net.lin.bias] = 3",
+    "net.norm.weight, net.lin.bias = net.lin.bias, net.norm.weight",
+    "net.norm.weight = torch.nn.Parameter(torch.ones(4))",
+]
+
+
+@pytest.mark.parametrize("other", ["", *OTHER_STATES])
+def test_state_that_is_kept_by_parameter(worker, folder, tmp_path, other):
+    body(worker, folder, tmp_path / "unused", OF_STATE)
+    first, second = worker(folder, tmp_path / "own", STATE), worker(folder, tmp_path / "own", f"{STATE}\n{other}")
+    assert first["same"], first
+    assert second["same"], second
+    assert [outcome for outcome, _ in first["outcomes"]] == ["stored"], first
+    assert other or second["compiled"] == 0, second
+
+
+ASKED = {
+    "a context variable": (
+        "return x * VAR.get()",
+        "import contextvars; program.VAR = contextvars.ContextVar('v', default={})", "2.0", ["3.0", "'2.0'", "x"],
+    ),
+    "which context variable": (
+        "return x * self.a.get() + self.b.get()",
+        "import contextvars as c; net.a = c.ContextVar('v', default=1.0); net.b = {}",
+        "c.ContextVar('v', default=1.0)", ["net.a", "c.ContextVar('v')", "c.ContextVar('v', default=2.0)"],
+    ),
+    "what a tensor holds": (
+        "return x * 2 if (x[:, 1:] > 0).all() else x - 1",
+        "x = torch.arange(12).view(3, 4) + {}", "1", ["-1", "-5", "0"],
+    ),
+    "how a tensor is": (
+        "return x * 2 if x.is_conj() else x - 1",
+        "x = torch.ones(3, 4, dtype=torch.complex64){}", ".conj()", ["", ".conj().resolve_conj()"],
+    ),
+    "a sentinel": (
+        "return x * 2 if self.kept is helper.MISSING else x - 1",
+        "import dataclasses; helper.MISSING = dataclasses.MISSING; net.kept = {}",
+        "dataclasses.MISSING", ["dataclasses._FIELD", "None", "type(dataclasses.MISSING)()"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_is_asked_is_asked_again(worker, folder, tmp_path, name):
+    text, before, one, others = ASKED[name]
+    body(worker, folder, tmp_path / "unused", text)
+    first, *told = (worker(folder, tmp_path / "own", before.format(each)) for each in (one, one, *others))
+    assert all(each["same"] for each in (first, *told)), (first, told)
+    assert [outcome for outcome, _ in first["outcomes"]] == ["stored"], first
+    assert told[0]["compiled"] == 0, told[0]
 
 
 VARYING = {

@@ -2,13 +2,14 @@
 
 from aotgrad import decompositions
 from aotgrad.api import aot_function, aot_module, compile, function, module
+from aotgrad.backward.plan import Later
 from aotgrad.differentiable_inputs import differentiable_inputs
 from aotgrad.eager import run_eagerly
 from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported, WrongArguments
 from aotgrad.partitioning.mincut import min_cut_partition
 from aotgrad.partitioning.partition import default_partition
 from aotgrad.show import show
-from aotgrad.stored import Refusal, describe, restore
+from aotgrad.stored.calls import Refusal, describe, restore
 
 __version__ = "0.1.0"
 
@@ -16,6 +17,7 @@ __all__ = [
     "AotgradError",
     "BadGraph",
     "InputChanged",
+    "Later",
     "Refusal",
     "Unsupported",
     "WrongArguments",

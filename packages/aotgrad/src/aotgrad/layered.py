@@ -15,7 +15,8 @@ from aotgrad.calling.wrapper import Call
 from aotgrad.errors import AotgradError
 from aotgrad.facts import Facts
 from aotgrad.pipeline import Options, compile_program, graph_program
-from aotgrad.stacks.program import compile_parts
+from aotgrad.plans import StackOf
+from aotgrad.stacks.program import compile_parts, stack_call
 from aotgrad.stacks.split import Part, Split, split
 from aotgrad.tensors.subclasses import is_wrapped
 from aotgrad.tracing.inputs import Signature
@@ -48,9 +49,10 @@ def _in_parts(gm: fx.GraphModule, found: Split, options: Options) -> Call | None
             return compile_program(graph_program(part.module), examples, replace(options, insist=insist))[0]
 
     try:
-        call = compile_parts(gm, found, compile_part)
+        plan, parts = compile_parts(gm, found, compile_part)
     except AotgradError:  # the whole may do what its parts may not
         return None
-    repeated = ((found.times(number), part) for number, part in enumerate(found.parts))
-    call.stacks = tuple((times, len(part.module.graph.nodes)) for times, part in repeated if times > 1)  # type: ignore[attr-defined]
+    call = stack_call(plan, parts)
+    if options.describable:
+        call.made_of = StackOf(plan, parts)  # type: ignore[attr-defined]
     return call

@@ -14,28 +14,21 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotgrad.backward.autograd_function import Boxed, differentiable_function, inputs_to_note
-from aotgrad.backward.batched_tangents import compiled_or_batched
+from aotgrad.backward.autograd_function import Boxed
 from aotgrad.backward.old_values import with_old_values
-from aotgrad.backward.stages import Staged, early_writes
-from aotgrad.calling.inference_mode import made_elsewhere, running_elsewhere
+from aotgrad.backward.plan import Graphs, plan_of
 from aotgrad.calling.packing import PackedProgram, open_arguments, packed_call, with_wrappings
-from aotgrad.calling.wrapper import Call, wrap_call
+from aotgrad.calling.wrapper import Call
 from aotgrad.errors import DependsOnValues, WrongArguments, is_final, kind
 from aotgrad.facts import Facts
 from aotgrad.partitioning import passes
 from aotgrad.partitioning.input_writes import write_inside
-from aotgrad.partitioning.partition import Half, Pair, Partition, default_partition, inference
+from aotgrad.partitioning.partition import Half, Partition, default_partition, inference
+from aotgrad.plans import InferencePlan, MadeOf, TrainingPlan, inference_call, training_call
 from aotgrad.recording.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Primal, Size
 from aotgrad.tensors.subclasses import is_wrapped
-from aotgrad.torch_versions import (
-    INSIDES,
-    DisableAutocast,
-    is_any_autocast_enabled,
-    set_grad_enabled,
-    unsafe_set_version_counter,
-)
+from aotgrad.torch_versions import INSIDES, is_any_autocast_enabled, set_grad_enabled
 from aotgrad.tracing.inputs import Signature, read_inputs, with_shared_memory
 from aotgrad.tracing.joint import BoundProgram, JointGraph, trace_joint
 from aotgrad.verify import verify_half, verify_joint, verify_pair
@@ -62,99 +55,11 @@ class Options:
     """The call keeps what it was made of, for `stored`."""
 
 
-@dataclass(frozen=True, slots=True)
-class InferencePlan:
-    """All that the wrapper around a graph for inference is made of, beside what was compiled."""
-
-    signature: Signature
-    facts: Facts
-    written: frozenset[int]
-    without_history: bool
-    with_history: bool
-    inference_mode: bool
-
-
-def inference_call(plan: InferencePlan, compiled: Boxed) -> Call:
-    """The wrapper that a plan says, around a compiled graph; made in the inference mode that the plan says."""
-    inner = _without_history(compiled) if plan.without_history else compiled
-    inner = _where_it_is_made(plan.facts, inner, len(plan.facts.updates) - len(plan.written))
-    call = wrap_call(plan.signature, plan.facts, inner, boxed=True, written=plan.written)
-    return _with_history(call) if plan.with_history else call
-
-
-def _without_history(inner: Boxed) -> Boxed:
-    """The program's results have no history, though its inputs want gradients: it took the gradients itself.
-
-    A view made meanwhile could not be changed in place later, where gradients are on: it is detached.
-    """
-
-    def run(inputs: list[object]) -> Sequence[Any]:
-        mode = torch.is_grad_enabled()
-        set_grad_enabled(False)
-        try:
-            results = inner(inputs)
-        finally:
-            set_grad_enabled(mode)
-        return [each.detach() if isinstance(each, torch.Tensor) and each._is_view() else each for each in results]
-
-    return run
-
-
-def _where_it_is_made(facts: Facts, inner: Callable[..., Any], updates: int) -> Callable[..., Any]:
-    """`inner`, which returns that many updates ahead of its results: these are of the mode that they are made in."""
-    if not facts.elsewhere:
-        return inner
-    if not updates and len(facts.elsewhere) == facts.results:
-        return running_elsewhere(inner)
-    return made_elsewhere(inner, [updates + index for index in facts.elsewhere])
-
-
-def _casting_once(options: Options) -> Options:
-    """For programs that are traced within autocast: their casts are operators of the graphs, and a region inside that
-    casts otherwise, or not at all, stands in them too.  What the caller is in must not cast once more."""
-
-    def apart(compiler: Compiler) -> Compiler:
-        return lambda gm, example_inputs: _casting_no_more(_compiled(compiler, gm, example_inputs))
-
-    return replace(
-        options,
-        forward=apart(options.forward),
-        backward=options.backward or options.forward,
-        inference=apart(options.inference or options.forward),
-        describable=False,
-    )
-
-
-def _casting_no_more(inner: Boxed) -> Boxed:
-    """`inner` as it was traced wherever it is called: backward is traced outside of autocast, and what it computes
-    again of forward has its casts already."""
-
-    def run(inputs: list[object]) -> Sequence[Any]:
-        if not is_any_autocast_enabled():
-            return inner(inputs)
-        with DisableAutocast():
-            return inner(inputs)
-
-    return run
-
-
-def _with_history(call: Call) -> Call:
-    """The program enables gradients itself, so what it returns has a history though the caller's mode is off."""
-
-    def run(*args: object) -> Sequence[Any]:
-        with torch.enable_grad():
-            return call(*args)
-
-    return run
-
-
 def compile_program(
     program: BoundProgram, example_inputs: Sequence[object], options: Options
 ) -> tuple[Call, Signature]:
     """`program` as compiled graphs behind a plain function of the same arguments."""
     INSIDES.require_essentials()
-    if is_any_autocast_enabled():
-        options = _casting_once(options)
     with _uncollected():
         call, signature = _compile_any(program, example_inputs, options)
     call.all_or_nothing = True  # type: ignore[attr-defined]
@@ -211,18 +116,30 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
             without_history=any(given.requires_grad for given in signature.inputs) and not has_history,
             with_history=joint.followed and not torch.is_grad_enabled(),
             inference_mode=torch.is_inference_mode_enabled(),
+            casts=is_any_autocast_enabled(),
         )
-        call = inference_call(plan, inner)
-        if options.describable:
-            call.made_of = plan, inner  # type: ignore[attr-defined]
-        return call
+        return _describable(inference_call(plan, inner), MadeOf(plan, inner), options)
     pair = with_old_values(joint, options.partition(joint))
     verify_pair(pair)
-    noted = inputs_to_note(joint, pair)
-    differentiable = _where_it_is_made(joint.facts, _compile_pair(joint, pair, options), len(joint.facts.updates))
-    early = frozenset(early_writes(joint, pair).values())
-    call = wrap_call(signature, joint.facts, differentiable, boxed=False, early=early, noted=noted)
-    return call if torch.is_grad_enabled() else _with_history(call)
+    compiler = options.backward or options.forward
+    compiled = _compiled(options.forward, pair.forward.module, pair.forward.example_inputs)
+    graphs = Graphs(lambda: joint, lambda: pair.backward)
+    training = TrainingPlan(
+        signature,
+        joint.facts,
+        plan_of(joint, pair, graphs),
+        with_history=not torch.is_grad_enabled(),
+        inference_mode=torch.is_inference_mode_enabled(),
+        casts=is_any_autocast_enabled(),
+    )
+    call = training_call(training, graphs, compiled, lambda half: compile_half(half, compiler))
+    return _describable(call, MadeOf(training, compiled, graphs), options)
+
+
+def _describable(call: Call, made_of: MadeOf, options: Options) -> Call:
+    if options.describable:
+        call.made_of = made_of  # type: ignore[attr-defined]
+    return call
 
 
 def _changed(facts: Facts, signature: Signature, *, followed: bool) -> set[int]:
@@ -256,34 +173,7 @@ def _without_looking_at_values() -> AbstractContextManager[object]:
     return torch.autograd.set_detect_anomaly(False) if torch.is_anomaly_enabled() else nullcontext()
 
 
-def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[..., Any]:
-    forward = _compiled(options.forward, pair.forward.module, pair.forward.example_inputs)
-    forward = _written_as_often(joint.facts, forward)
-    compiler = options.backward or options.forward
-
-    def compile_backward(half: Half) -> Boxed:
-        return _casting_no_more(compiled_or_batched(half, lambda half: _compile_half(half, compiler)))
-
-    return (Staged if joint.stages else differentiable_function)(joint, pair, forward, compile_backward)
-
-
-def _written_as_often(facts: Facts, forward: Boxed) -> Boxed:
-    """`forward`, whose results count the program's own writes: before any is saved, since autograd looks whether a
-    version is still what it was."""
-    if not facts.versions:
-        return forward
-    updates = len(facts.updates)
-    places, versions = [updates + index for index, _ in facts.versions], [version for _, version in facts.versions]
-
-    def run(inputs: list[object]) -> Sequence[Any]:
-        values = forward(inputs)
-        unsafe_set_version_counter([values[place] for place in places], versions)
-        return values
-
-    return run
-
-
-def _compile_half(half: Half, compiler: Compiler) -> Boxed:
+def compile_half(half: Half, compiler: Compiler) -> Boxed:
     # First needed inside autograd, where grad mode is whatever backward was called with.
     with torch.no_grad(), _uncollected():
         return _compiled(compiler, half.module, half.example_inputs)

@@ -46,6 +46,7 @@ with uncollected(), own_engines():
     from compile_api.report import Report, report
     from compile_api.reset import reset
     from compile_api.walkthrough import Walkthrough, walkthrough
+    from compile_api.warm_start.bundles import load_cache, save_cache
 
 __version__ = "0.1.0"
 
@@ -81,12 +82,14 @@ __all__ = [
     "install",
     "is_compiling",
     "list_backends",
+    "load_cache",
     "mark_dynamic",
     "mark_static",
     "optimize",
     "register_backend",
     "report",
     "reset",
+    "save_cache",
     "served_reports",
     "set_logs",
     "set_stance",

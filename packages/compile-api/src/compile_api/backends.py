@@ -70,8 +70,8 @@ class Backend:
     """What it was made of, if that was a function with the public contract."""
     spares_single_runs: bool = False
     """Whether it takes so long that a graph which can run only once is better run as it is."""
-    keeps: bool = False
-    """Whether its compiled graphs can be kept for other processes."""
+    backward_later: Callable[[Context], CompilerFn] | None = None
+    """Compiles the backward graphs of what another process compiled: with it, compiled graphs can be kept."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def backend(
     training: bool = True,
     lacks: Callable[[], str] = nothing_lacks,
     spares_single_runs: bool = False,
-    keeps: bool = False,
+    backward_later: Callable[[Context], CompilerFn] | None = None,
 ) -> Callable[[Callable[[Context], CompilerFn]], Callable[[Context], CompilerFn]]:
     """Registers a backend made from a context: the decorator of the built-in ones."""
 
@@ -114,7 +114,7 @@ def backend(
             _BACKENDS[each] = Backend(
                 *(each, make, note, tuple(needs), install, devices, training, lacks),
                 spares_single_runs=spares_single_runs,
-                keeps=keeps,
+                backward_later=backward_later,
             )
         return make
 

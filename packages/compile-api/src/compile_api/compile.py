@@ -89,9 +89,10 @@ def compile(
     ctx = Context(chosen, Ledger(), Progress.for_terminal(), guarded=True, artefacts=artefacts)
     follow(ctx.ledger)
     _tell_of_script(model, ctx.ledger)
-    called: Any = observed(entry, ctx) if artefacts is None else keeping(entry, ctx)
+    store = None if artefacts is None else FrameStore(chosen, entry.name)
+    called: Any = observed(entry, ctx) if store is None else keeping(entry, ctx, store)
     called.spares_single_runs = spares_single_runs(entry, chosen)
-    optimized = _captured_for(called, ctx, None if artefacts is None else FrameStore(chosen, entry.name))
+    optimized = _captured_for(called, ctx, store)
     if isinstance(model, type):
         return _compiled_class(model, optimized, ctx.ledger)
     is_module = isinstance(model, torch.nn.Module)

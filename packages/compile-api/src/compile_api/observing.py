@@ -22,6 +22,8 @@ from compile_api.options import CompileOptions
 from compile_api.stored_graph import Maker
 from compile_api.warm_start.artefacts import Artefacts
 from compile_api.warm_start.joined import described, taken_up
+from compile_api.warm_start.later import KeptBackward
+from compile_api.warm_start.store import FrameStore
 
 
 def observed(entry: Backend, ctx: Context) -> CompilerFn:
@@ -51,17 +53,18 @@ def observed(entry: Backend, ctx: Context) -> CompilerFn:
     return compile_graph
 
 
-def keeping(entry: Backend, ctx: Context) -> Kept:
+def keeping(entry: Backend, ctx: Context, store: FrameStore) -> Kept:
     """``observed`` for a use of ``compile`` whose graphs are kept for other processes."""
-    return Kept(entry, ctx, observed(entry, ctx))
+    return Kept(entry, ctx, observed(entry, ctx), store)
 
 
 class Kept:
     """A backend as capture's store of versions wants it: it says by what its graphs are found again."""
 
-    def __init__(self, entry: Backend, ctx: Context, make: CompilerFn) -> None:
-        self._name, self._ctx, self._make = entry.name, ctx, make
+    def __init__(self, entry: Backend, ctx: Context, make: CompilerFn, store: FrameStore) -> None:
+        self._name, self._ctx, self._make, self._backward_later = entry.name, ctx, make, entry.backward_later
         self.__qualname__ = entry.name  # what capture calls the backend
+        self._later = KeptBackward(store, self._artefacts, ctx.ledger)
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[object]) -> Callable[..., Sequence[object]]:
         compiled = self._make(gm, example_inputs)
@@ -74,11 +77,13 @@ class Kept:
         return self._ctx.artefacts
 
     def describe(self, compiled: Callable[..., Sequence[object]]) -> dict[str, object]:
-        return described(self._name, compiled, self._artefacts)
+        return described(self._name, compiled, self._artefacts, self._later)
 
     def take_up(self, data: object) -> Callable[..., Sequence[object]]:
         started = time.perf_counter()
-        compiled, operators = taken_up(self._name, data, self._artefacts, self._ctx.ledger)
+        assert self._backward_later is not None
+        backward = self._backward_later(self._ctx)
+        compiled, operators = taken_up(self._name, data, self._artefacts, self._ctx.ledger, backward, self._later)
         self._ctx.ledger.add(GraphCaptured(self._name, operators, time.perf_counter() - started))
         return compiled
 
@@ -90,7 +95,7 @@ def operators_of(gm: torch.fx.GraphModule) -> tuple[str, ...]:
 def keeps(entry: Backend, options: CompileOptions) -> bool:
     """Whether what is captured and compiled is kept; who looks into each graph gets all of them."""
     looks = options.check or options.debug or options.trace
-    return bool(options.warm_start and entry.keeps and not looks and not options.cuda_graphs)
+    return bool(options.warm_start and entry.backward_later and not looks and not options.cuda_graphs)
 
 
 def spares_single_runs(entry: Backend, options: CompileOptions) -> bool:

@@ -54,11 +54,16 @@ def aot_eager(ctx: Context) -> CompilerFn:
     return through_aotgrad(ctx, interpret, decompositions=None)
 
 
+def backward_later(ctx: Context) -> FxCompiler:
+    """Backward of what another process traced, from its graph."""
+    return forgiving(ctx, "backward", generate(ctx))
+
+
 @backend(
     "inductor",
     note="fused kernels: C++ on CPUs, Triton on GPUs; inference and training",
     spares_single_runs=True,
-    keeps=True,
+    backward_later=backward_later,
 )
 def inductor_backend(ctx: Context) -> CompilerFn:
     try:
@@ -196,7 +201,7 @@ def through_aotgrad(
                 decompositions=decompositions,
                 in_place=in_place,
                 lay_out=lay_out,
-                layers=ctx.options.equal_layers and not ctx.options.cuda_graphs and ctx.artefacts is None,
+                layers=ctx.options.equal_layers and not ctx.options.cuda_graphs,
                 describable=ctx.artefacts is not None,
             )
             for layers, operators in getattr(compiled, "stacks", ()):

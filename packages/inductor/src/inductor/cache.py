@@ -26,7 +26,7 @@ _PRIVATE = 0o700
 _KERNELS, _TALLY, _BUILDING = "kernels", "tally.txt", "building-"
 _ABANDONED = 24 * 3600
 """Seconds after which a folder that was built in belongs to a process that died."""
-_ENTRY = re.compile(r"[0-9a-f]{40}\.(so|cpp|py|cubin|shape|tiling|graph|frame)")
+_ENTRY = re.compile(r"[0-9a-f]{40}\.(so|cpp|py|cubin|shape|tiling|graph|frame|later)")
 _PROBE = 1 << 18
 _ROOM = 1 / 8
 """That part of the limit is free after old entries went: each look at a full folder is paid for by many entries."""
@@ -183,6 +183,33 @@ class Cache:
             self._instead(error).keep_data(name, data)
             return
         self._grown(len(data) + _DIGEST_SIZE, keeping=name)
+
+    @staticmethod
+    def content(data: bytes) -> bytes:
+        """Of a file's bytes what was kept; nothing of one that is not whole."""
+        whole = hashlib.sha256(data[:-_DIGEST_SIZE]).digest() == data[-_DIGEST_SIZE:]
+        return data[:-_DIGEST_SIZE] if whole else b""
+
+    def entries(self) -> Iterator[Path]:
+        """The files of all entries."""
+        yield from (path for path in sorted(self.folder.glob("*")) if _ENTRY.fullmatch(path.name))
+
+    def take_over(self, name: str, data: bytes) -> bool:
+        """A file of another cache, under its name there; whether it was not here yet."""
+        if not _ENTRY.fullmatch(name):
+            raise CacheError(f"{name!r} is no name of a cache entry")
+        path = self.folder / name
+        if path.exists():
+            return False
+        try:
+            with self.scratch() as scratch:
+                fresh = Path(scratch) / name
+                fresh.write_bytes(data)
+                os.replace(fresh, path)
+        except OSError as error:
+            raise CacheError(f"cannot keep a kernel in {self.folder}: {error.strerror}") from error
+        self._grown(len(data), keeping=name)
+        return True
 
     def _grown(self, size: int, keeping: str) -> None:
         """Counts what was kept, and looks through the folder where it may be too full, and once a day."""

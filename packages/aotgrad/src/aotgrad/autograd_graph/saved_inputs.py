@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction
@@ -23,7 +23,8 @@ _APART = 16
 """Writes to one input that a program may make, as a power of two."""
 
 
-class SavedInput(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class SavedInput:
     """The number of an input, and the shape of what was saved of it."""
 
     input: int

@@ -7,35 +7,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 import torch
 
-from aotgrad.autograd_graph.saved_inputs import Noted, grouped, refuse_written
-from aotgrad.autograd_graph.saved_tensors import Behind, refuse_partial_checkpoint, refuse_second_time
-from aotgrad.backward.absent_tangents import has_known_sizes, saved_read, without_tangents
+from aotgrad.autograd_graph.saved_inputs import refuse_written
+from aotgrad.autograd_graph.saved_tensors import refuse_partial_checkpoint, refuse_second_time
+from aotgrad.backward.absent_tangents import saved_read
 from aotgrad.backward.batched_tangents import is_batched
-from aotgrad.backward.double_backward import (
-    Again,
-    ResultsRead,
-    compute_again,
-    inputs_read,
-    plainly_applied,
-    results_read,
-)
+from aotgrad.backward.double_backward import Again, ResultsRead, compute_again, plainly_applied
 from aotgrad.backward.freeing import Freeing, Held, keeps_graph, results_of, saved_by
+from aotgrad.backward.plan import Graphs, Layout, MemoryLayout, Plan, cut_of
 from aotgrad.errors import Unsupported, refuse_miscount
-from aotgrad.partitioning.partition import Half, Pair
-from aotgrad.roles import Gradient, Primal, Result, Saved, SavedSize, Tangent, UpdatedInput
+from aotgrad.roles import Gradient
 from aotgrad.source import Source
-from aotgrad.tensors.symbols import size_hint
-from aotgrad.tensors.views import root_of
 from aotgrad.torch_versions import DisableAutocast, version_of
-from aotgrad.tracing.joint import JointGraph
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
+CompileBackward = Callable[[frozenset[int]], Boxed]
+"""For the tangents of these numbers absent."""
 
 _DOUBLE_BACKWARD = "this gradient was computed by a compiled backward and cannot be differentiated again: "
 _FREED = (
@@ -45,35 +36,14 @@ _FREED = (
 _WRITTEN = "a result of the same function was modified by an inplace operation since"
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How forward's outputs split: values for the caller, saved sizes, saved tensors."""
-
-    values: int
-    tensors: int
-    sizes: int
-    saved: int
-    differentiable: tuple[int, ...]
-    kept: tuple[int, ...]  # inputs that computing the gradients again reads
-    changed: frozenset[int]  # inputs that get a history of this very function: kept, they would keep it for ever
-    behind: tuple[Behind, ...]  # each differentiable value
-    noted: Noted  # inputs that autograd saved and this function did not
-
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The values as the function gives them to autograd, those first that it follows: torch asserts where a node's
-        second result keeps its gradient and is then written to."""
-        return (*self.differentiable, *(each for each in range(self.values) if each not in self.differentiable))
-
-
 def differentiable_function(
-    joint: JointGraph, pair: Pair, forward: Boxed, compile_backward: Callable[[Half], Boxed]
+    plan: Plan, graphs: Graphs, forward: Boxed, compile_backward: CompileBackward
 ) -> Callable[..., Any]:
     """A function of the graph's inputs that autograd can differentiate."""
-    source, layout, (results,) = Source(), layout_of(joint, pair), results_read(joint)
-    freeing = _freeing_of(layout, pair, results)
-    _write_forward(source, layout, freeing, results, _saved_views(pair))
-    _write_backward(source, layout, pair, freeing)
+    source, layout, (results,) = Source(), plan.layout, plan.read
+    freeing = _freeing_of(plan)
+    _write_forward(source, layout, freeing, results, plan.saved_views)
+    _write_backward(source, plan, freeing)
     source.names.update(
         Function=torch.autograd.Function,
         inner_forward=forward,
@@ -82,12 +52,12 @@ def differentiable_function(
         keep_graph=keeps_graph,
         as_they_came=as_they_came,
         changed=layout.changed,
-        again=DifferentiableBackward(joint, pair, layout, (results,)),
+        again=DifferentiableBackward(plan, graphs),
         zeros=torch.zeros,
         dense=_dense,
         batched=is_batched,
         in_format=_in_format,
-        fewer=FewerTangents(pair.backward, compile_backward),
+        fewer=FewerTangents(plan, graphs, compile_backward),
         refuse_second_time=refuse_second_time,
         Held=Held,
         saved_by=saved_by,
@@ -96,9 +66,9 @@ def differentiable_function(
         refuse_written=refuse_written,
     )
     namespace = source.build("autograd function")
-    namespace["inner_backward"] = _compiled_on_first_call(lambda: compile_backward(pair.backward), namespace)
+    namespace["inner_backward"] = _compiled_on_first_call(lambda: compile_backward(frozenset()), namespace)
     compiled = namespace["Compiled"]
-    return apart_from(unconnected(joint), _as_forward_has_them(layout, plainly_applied(compiled)))
+    return apart_from(plan.unconnected, _as_forward_has_them(layout, plainly_applied(compiled)))
 
 
 def _as_forward_has_them(layout: Layout, apply: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,24 +77,6 @@ def _as_forward_has_them(layout: Layout, apply: Callable[..., Any]) -> Callable[
         return apply
     in_order = itemgetter(*map(layout.order.index, range(layout.values)))
     return lambda *inputs: in_order(apply(*inputs))
-
-
-def unconnected(joint: JointGraph) -> frozenset[int]:
-    """Inputs that autograd cannot come to from any result, though they require grad.
-
-    Where no input has a gradient all stay, because results that autograd follows must hang on something.
-    """
-    gradients = {role.input for role in joint.outputs if isinstance(role, Gradient) and not role.passed}
-    if not gradients:
-        return frozenset()
-    read = {*gradients, *inputs_read(joint)}
-    roles = (node.meta["role"] for node in joint.graph.find_nodes(op="placeholder"))
-    given = [role for role in roles if not isinstance(role, Tangent)]
-    return frozenset(
-        index
-        for index, role in enumerate(given)
-        if index not in read and isinstance(role, Primal) and role.requires_grad and not role.reached
-    )
 
 
 def apart_from(unconnected: frozenset[int], apply: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,46 +88,11 @@ def apart_from(unconnected: frozenset[int], apply: Callable[..., Any]) -> Callab
     )
 
 
-def layout_of(joint: JointGraph, pair: Pair) -> Layout:
-    roles = pair.forward.outputs
-    sizes = sum(isinstance(role, SavedSize) for role in roles)
-    saved = sum(isinstance(role, Saved) for role in roles)
-    marked = [i for i, role in enumerate(roles) if isinstance(role, (UpdatedInput, Result)) and role.differentiable]
-    tensors = sum(isinstance(role, (UpdatedInput, Result)) for role in roles)
-    changed = frozenset(mutation.input for mutation in pair.facts.mutations if mutation.tracked)
-    # Which inputs are read again is not what forward saves: gradients of gradients need more.
-    kept = inputs_read(joint)
-    own = _saved_inputs(pair)
-    noted = grouped([frozenset(saved for saved in each.inputs if saved.input not in own) for each in joint.behind])
-    return Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked), kept, changed, joint.behind, noted)
-
-
-def inputs_to_note(joint: JointGraph, pair: Pair) -> tuple[Noted, tuple[int, ...]]:
-    """Inputs that nobody may write to until backward, and which of forward's values the results are."""
-    layout = layout_of(joint, pair)
-    return layout.noted, layout.differentiable
-
-
-def _saved_inputs(pair: Pair) -> set[int]:
-    """The inputs that forward saves as they are, with their versions."""
-    graph = pair.forward.module.graph
-    given = {node: number for number, node in enumerate(graph.find_nodes(op="placeholder"))}
-    returned = zip(graph.output_node().args[0], pair.forward.outputs, strict=True)
-    return {given[node] for node, role in returned if isinstance(role, Saved) and node in given}
-
-
-def _saved_views(pair: Pair) -> list[bool]:
-    """Of each saved tensor, whether it is a view: made without gradients, of what autograd gives a history afterwards,
-    it could not be read in backward."""
-    returned = zip(pair.forward.module.graph.output_node().args[0], pair.forward.outputs, strict=True)
-    return [root_of(node) is not node for node, role in returned if isinstance(role, Saved)]
-
-
 def _names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{index}" for index in range(count)]
 
 
-def _write_forward(source: Source, layout: Layout, freeing: Freeing, read: ResultsRead, views: list[bool]) -> None:
+def _write_forward(source: Source, layout: Layout, freeing: Freeing, read: ResultsRead, views: Sequence[bool]) -> None:
     values, sizes, saved = _names("v", layout.values), _names("n", layout.sizes), _names("s", layout.saved)
     source.add("class Compiled(Function):")
     source.add("@staticmethod", 1)
@@ -206,16 +123,17 @@ def _write_forward(source: Source, layout: Layout, freeing: Freeing, read: Resul
     source.add(f"return {', '.join(given)}{',' if len(given) == 1 else ''}", 2)
 
 
-def _write_backward(source: Source, layout: Layout, pair: Pair, freeing: Freeing) -> None:
+def _write_backward(source: Source, plan: Plan, freeing: Freeing) -> None:
+    layout = plan.layout
     arriving = [f"t{index}" if index in layout.differentiable else f"_{index}" for index in layout.order]
     tangents = [f"t{index}" for index in layout.differentiable]
     source.add("@staticmethod", 1)
     source.add(f"def backward(ctx, {', '.join(arriving)}):", 1)
     # Autograd comes by also where whatever used the results gave no gradient at all.
-    source.add(f"if {' is '.join([*tangents, 'None'])}: return {', '.join(['None'] * len(pair.forward.inputs))}", 2)
+    source.add(f"if {' is '.join([*tangents, 'None'])}: return {', '.join(['None'] * plan.inputs)}", 2)
     # With some tangents absent a shorter backward is compiled; where zeros of its sizes could not be written, they are
     # filled in instead, and gradients that come of those alone are None all the same.
-    fewer = len(tangents) > 1 and has_known_sizes(pair.backward)
+    fewer = len(tangents) > 1 and plan.known_sizes
     freeing.write_checks(source, tangents)
     _write_version_checks(source, tangents, layout)
     # Somebody wants to differentiate the gradients: `create_graph=True`.
@@ -224,21 +142,20 @@ def _write_backward(source: Source, layout: Layout, pair: Pair, freeing: Freeing
     if len(tangents) > 1:
         source.add(f"absent = {{k for k, t in enumerate(({', '.join(tangents)},)) if t is None}}", 2)
     # Kept as they arrive, before layouts are changed below.
-    passed_on = gradients_passed_on(pair.backward)
-    if passed_on or fewer:
+    if plan.passed_on or fewer:
         source.add(f"arrived = {', '.join(tangents)},", 2)
-    for order, (name, node) in enumerate(zip(tangents, tangent_values(pair), strict=True)):
+    for order, (name, expected) in enumerate(zip(tangents, plan.tangents, strict=True)):
         if len(tangents) > 1 and not fewer:
             like = f"ctx.like[{order}]"
             source.add(f"if {name} is None: {name} = zeros({like}[0], dtype={like}[1], device={like}[2])", 2)
-        _write_tangent(source, f"{name} is not None and " if fewer else "", name, node)
+        _write_tangent(source, f"{name} is not None and " if fewer else "", name, expected)
     saved = [*(["*ctx.sizes"] if layout.sizes else []), *([freeing.read()] if layout.saved else []), *tangents]
     source.add(f"inputs = [{', '.join(saved)}]", 2)
     freeing.write_freeing(source)
-    _write_gradients(source, pair, len(tangents), fewer)
-    returned = {role.input: f"g{role.input}" for role in gradients_of(pair.backward)}
-    returned |= {role.input: f"arrived[{order}]" for role, order in passed_on.items()}
-    names = [returned.get(index, "None") for index in range(len(pair.forward.inputs))]
+    _write_gradients(source, plan, len(tangents), fewer)
+    returned = {role.input: f"g{role.input}" for role in plan.gradients}
+    returned |= {role.input: f"arrived[{order}]" for role, order in plan.passed_on}
+    names = [returned.get(index, "None") for index in range(plan.inputs)]
     source.add(f"return {', '.join(names)}{',' if len(names) == 1 else ''}", 2)
 
 
@@ -249,27 +166,14 @@ def _write_version_checks(source: Source, tangents: Sequence[str], layout: Layou
         source.add(f"if {' or '.join(arrives)}: refuse_written(ctx, {group})", 2)
 
 
-def _freeing_of(layout: Layout, pair: Pair, read: ResultsRead) -> Freeing:
-    spares = len(layout.differentiable) > 1 and has_known_sizes(pair.backward)
+def _freeing_of(plan: Plan) -> Freeing:
+    layout, (read,) = plan.layout, plan.read
+    spares = len(layout.differentiable) > 1 and plan.known_sizes
     return Freeing(layout.behind, layout.saved, spares, len(read.own), read.computed_again)
 
 
-def gradients_passed_on(half: Half) -> dict[Gradient, int]:
-    """Gradients that are a tangent as it stands, by its number: eager hands it on as it came, however it lies."""
-    graph = half.module.graph
-    tangents = [node for node in graph.find_nodes(op="placeholder") if isinstance(node.meta["role"], Tangent)]
-    pairs = zip(graph.output_node().args[0], half.outputs, strict=True)
-    return {role: tangents.index(node) for node, role in pairs if isinstance(role, Gradient) and node in tangents}
-
-
-def tangent_values(pair: Pair) -> list[torch.Tensor]:
-    inputs = zip(pair.backward.inputs, pair.backward.example_inputs, strict=True)
-    return [value for role, value in inputs if isinstance(role, Tangent)]
-
-
-def _write_tangent(source: Source, arrives: str, name: str, expected: torch.Tensor) -> None:
+def _write_tangent(source: Source, arrives: str, name: str, layout: MemoryLayout) -> None:
     """Bring a tangent into the layout that backward was traced with."""
-    layout = memory_layout(expected)
     if layout is torch.contiguous_format:
         source.add(f"if {arrives}not {name}.is_contiguous(): {name} = {name}.contiguous()", 2)
     elif isinstance(layout, torch.memory_format):
@@ -283,8 +187,8 @@ def _write_tangent(source: Source, arrives: str, name: str, expected: torch.Tens
         source.add(f"if {arrives}not {name}.permute({layout}).is_contiguous(): {name} = dense({name}, {layout})", 2)
 
 
-def _write_gradients(source: Source, pair: Pair, tangents: int, fewer: bool) -> None:
-    gradients = {role.input: role for role in pair.backward.outputs if isinstance(role, Gradient)}
+def _write_gradients(source: Source, plan: Plan, tangents: int, fewer: bool) -> None:
+    gradients = {role.input: role for role in plan.gradients}
     run = (
         "(fewer(absent, inputs, arrived) if absent else inner_backward(inputs))" if fewer else "inner_backward(inputs)"
     )
@@ -299,15 +203,6 @@ def _write_gradients(source: Source, pair: Pair, tangents: int, fewer: bool) -> 
         for index, role in gradients.items():
             needs = "{" + ", ".join(map(str, role.tangents)) + "}"
             source.add(f"if absent.issuperset({needs}): g{index} = None", 3)
-
-
-def memory_layout(value: torch.Tensor) -> torch.memory_format | tuple[int, ...]:
-    """The memory format of a dense tensor, or its dimensions from the outermost in memory to the innermost."""
-    for layout in (torch.contiguous_format, torch.channels_last, torch.channels_last_3d):
-        ranks = {torch.channels_last: 4, torch.channels_last_3d: 5}
-        if ranks.get(layout, value.dim()) == value.dim() and value.is_contiguous(memory_format=layout):
-            return layout
-    return tuple(sorted(range(value.dim()), key=lambda dim: -size_hint(value.stride(dim))))
 
 
 _ORDERS = {
@@ -332,11 +227,10 @@ def _dense(value: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
 
 
 class DifferentiableBackward:
-    """Backward for callers that want a graph of it; made for each set of absent tangents when that occurs first.
-    ``read``: for each stage, the results that it has with their histories."""
+    """Backward for callers that want a graph of it; made for each set of absent tangents when that occurs first."""
 
-    def __init__(self, joint: JointGraph, pair: Pair, layout: Layout, read: Sequence[ResultsRead]) -> None:
-        self._joint, self._pair, self._layout, self._read = joint, pair, layout, read
+    def __init__(self, plan: Plan, graphs: Graphs) -> None:
+        self._plan, self._layout, self._graphs = plan, plan.layout, graphs
         self._lock = threading.Lock()
         self._made: dict[frozenset[int], Again | str] = {}
 
@@ -355,15 +249,16 @@ class DifferentiableBackward:
         """The gradients for these tangents of the stage at `place`, or why there are none that can be differentiated;
         ``below``: the histories of results of other stages."""
         absent = frozenset(index for index, tangent in enumerate(arriving) if tangent is None)
+        read = self._plan.read[place]
         with self._lock:
             if absent not in self._made:
-                self._made[absent] = self._make(self._read[place], absent)
+                self._made[absent] = self._make(read, absent)
         made = self._made[absent]
-        return made if isinstance(made, str) else self._by_role(made, ctx, arriving, self._read[place].own, below or {})
+        return made if isinstance(made, str) else self._by_role(made, ctx, arriving, read.own, below or {})
 
     def _make(self, read: ResultsRead, absent: frozenset[int]) -> Again | str:
         try:
-            return compute_again(self._joint, self._pair, read, absent)
+            return compute_again(self._graphs.joint, self._graphs.backward, read, absent)
         except Unsupported as error:
             return str(error)
 
@@ -386,24 +281,23 @@ class DifferentiableBackward:
             return _WRITTEN
         if results is None:
             return _FREED
-        given = [arranged(ctx, *each) for each in enumerate(zip(arriving, tangent_values(self._pair), strict=True))]
+        given = [arranged(ctx, *each) for each in enumerate(zip(arriving, self._plan.tangents, strict=True))]
         given += [saved[index] for index in again.taken]
         given += [results[own.index(number)] for number in again.own]
         given += [below[number] for number in again.below]
         with DisableAutocast():
             found = again.run([*ctx.inputs, *given])
-        gradients: dict[Gradient, Any] = dict.fromkeys(gradients_of(self._pair.backward))
+        gradients: dict[Gradient, Any] = dict.fromkeys(self._plan.gradients)
         gradients.update(zip(again.roles, found, strict=True))
         return gradients
 
 
-def arranged(ctx: Any, order: int, arrived: tuple[Any, torch.Tensor]) -> torch.Tensor:
+def arranged(ctx: Any, order: int, arrived: tuple[Any, MemoryLayout]) -> torch.Tensor:
     """A tangent in the layout that it was traced with; zeros for one that did not arrive."""
-    tangent, expected = arrived
+    tangent, layout = arrived
     if tangent is None:
         shape, dtype, device = ctx.like[order]
         tangent = torch.zeros(shape, dtype=dtype, device=device)
-    layout = memory_layout(expected)
     if isinstance(layout, torch.memory_format):
         return _in_format(tangent, layout)
     return _dense(tangent, layout)
@@ -454,40 +348,31 @@ class _Refused(torch.autograd.Function):
 class FewerTangents:
     """Backward for calls in which some tangents do not arrive; compiled for each set of absent ones that occurs."""
 
-    def __init__(self, backward: Half, compile_backward: Callable[[Half], Boxed]) -> None:
-        self._backward, self._compile = backward, compile_backward
+    def __init__(self, plan: Plan, graphs: Graphs, compile_backward: CompileBackward) -> None:
+        self._plan, self._graphs, self._compile = plan, graphs, compile_backward
         self._lock = threading.Lock()
-        self._halves: dict[frozenset[int], Half] = {}
+        self._cuts = {cut.absent: cut for cut in plan.cuts}
         self._compiled: dict[frozenset[int], Boxed] = {}
-
-    def half(self, absent: frozenset[int]) -> Half:
-        if absent not in self._halves:
-            self._halves[absent] = without_tangents(self._backward, absent)
-        return self._halves[absent]
 
     def reads(self, absent: Collection[int]) -> list[bool]:
         """Which of the saved tensors are read then: a write to another one is nobody's concern."""
-        key = frozenset(absent)
         with self._lock:
-            return saved_read(self._backward, self.half(key))
+            return saved_read(self._graphs.backward, self._graphs.without(frozenset(absent)))
 
     def __call__(self, absent: set[int], inputs: list[object], arrived: Sequence[object]) -> list[Any]:
         key = frozenset(absent)
         with self._lock:
-            half = self.half(key)
+            if key not in self._cuts:
+                self._cuts[key] = cut_of(self._graphs, key)
             if key not in self._compiled:
-                self._compiled[key] = self._compile(half)
-        taken = set(half.inputs)
-        given = [value for role, value in zip(self._backward.inputs, inputs, strict=True) if role in taken]
+                self._compiled[key] = self._compile(key)
+        cut = self._cuts[key]
+        given = [inputs[place] for place in cut.taken]
         inputs.clear()
-        found = dict(zip(gradients_of(half), self._compiled[key](given), strict=True))
+        found = dict(zip(cut.gradients, self._compiled[key](given), strict=True))
         here = [tangent for number, tangent in enumerate(arrived) if number not in absent]
-        found.update((role, here[order]) for role, order in gradients_passed_on(half).items())
-        return [found.get(role) for role in gradients_of(self._backward)]
-
-
-def gradients_of(half: Half) -> list[Gradient]:
-    return [role for role in half.outputs if isinstance(role, Gradient)]
+        found.update((role, here[order]) for role, order in cut.passed_on)
+        return [found.get(role) for role in self._plan.gradients]
 
 
 def _compiled_on_first_call(compile_backward: Callable[[], Boxed], namespace: dict[str, Any]) -> Boxed:

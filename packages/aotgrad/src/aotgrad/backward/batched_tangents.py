@@ -14,29 +14,28 @@ import torch
 
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.partitioning.partition import Half
-from aotgrad.roles import Tangent
 from aotgrad.torch_versions import is_functorch_wrapped_tensor, is_legacy_batchedtensor, maybe_current_level
 
 
-def compiled_or_batched(half: Half, compile_half: Callable[[Half], Boxed]) -> Boxed:
-    """`half` as it is compiled, and its operators one by one for tangents of a transform.
+def compiled_or_batched(half: Callable[[], Half], tangents: int, make: Callable[[], Boxed]) -> Boxed:
+    """`half` as it is compiled, by `make`, and its operators one by one for tangents of a transform, of which it takes
+    that many, behind all else.
 
     Nothing is compiled within a transform, which what is traced would be subject to.
     """
-    tangents = [place for place, role in enumerate(half.inputs) if isinstance(role, Tangent)]
     compiled: Boxed | None = None
     one_by_one: Boxed | None = None
     lock = threading.Lock()
 
     def run(inputs: list[object]) -> Sequence[Any]:
         nonlocal compiled, one_by_one
-        if maybe_current_level() is not None or any(is_legacy_batchedtensor(inputs[place]) for place in tangents):
+        if maybe_current_level() is not None or any(map(is_legacy_batchedtensor, inputs[len(inputs) - tangents :])):
             if one_by_one is None:
-                one_by_one = run_eagerly(half.module, half.example_inputs)
+                one_by_one = run_eagerly(half().module, half().example_inputs)
             return one_by_one(inputs)
         if compiled is None:
             with lock:
-                compiled = compiled or compile_half(half)
+                compiled = compiled or make()
         return compiled(inputs)
 
     return run

@@ -21,7 +21,7 @@ from aotgrad.backward.absent_tangents import drop_absent, has_known_sizes, saved
 from aotgrad.backward.create_graph_formulas import refuse_zeros_in_running_products, solve_with_matrices
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
-from aotgrad.partitioning.partition import Pair, is_random, needed
+from aotgrad.partitioning.partition import Half, Pair, is_random, needed
 from aotgrad.recording.draws import dropout_from_mask, is_dropout_mask
 from aotgrad.recording.histories import APART, HISTORY, comes_from
 from aotgrad.recording.recomputed import REPEATS, with_repeated
@@ -182,7 +182,9 @@ def _results(joint: JointGraph) -> dict[fx.Node, int]:
     return with_repeated(joint.graph, numbers)
 
 
-def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: frozenset[int] = frozenset()) -> Again:
+def compute_again(
+    joint: JointGraph, backward: Half, results: ResultsRead, absent: frozenset[int] = frozenset()
+) -> Again:
     """The gradients as operators that autograd can follow, but for those that hang on absent tangents alone."""
     roles = tuple(role for role in _roles(joint) if not absent.issuperset(role.tangents))
     graph = fx.Graph()
@@ -192,7 +194,7 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
     drop_absent(graph, absent)
     _go_by_histories(graph, copies, _results(joint))
     refuse_zeros_in_running_products(graph)
-    saved = [role.name for role in pair.forward.outputs if isinstance(role, Saved)]
+    saved = [role.name for role in backward.inputs if isinstance(role, Saved)]
     taken = _take_saved(graph, {node.name: copies[node] for node in joint.graph.nodes if node in copies}, saved)
     _drop_unread(graph)
     numbers = {copies[node]: number for node, number in _results(joint).items()}
@@ -205,8 +207,7 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
     read = frozenset(index for index, node in enumerate(graph.find_nodes(op="placeholder")) if node.users)
 
     def holds() -> Sequence[bool]:
-        fixed = has_known_sizes(pair.backward)
-        needed = saved_read(pair.backward, without_tangents(pair.backward, absent) if fixed else pair.backward)
+        needed = saved_read(backward, without_tangents(backward, absent) if has_known_sizes(backward) else backward)
         return [each or number in taken for number, each in enumerate(needed)]
 
     return Again(run_eagerly(fx.GraphModule(joint.root, graph), ()), roles, taken, own, below, read, holds)

@@ -10,61 +10,44 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from aotgrad.autograd_graph.result_levels import Stage
 from aotgrad.autograd_graph.saved_inputs import refuse_written
 from aotgrad.autograd_graph.saved_tensors import refuse_partial_checkpoint, refuse_second_time
-from aotgrad.backward.absent_tangents import has_known_sizes
 from aotgrad.backward.autograd_function import (
     Boxed,
+    CompileBackward,
     DifferentiableBackward,
     FewerTangents,
     arranged,
     as_they_came,
-    gradients_of,
-    gradients_passed_on,
-    layout_of,
     refused,
-    tangent_values,
 )
-from aotgrad.backward.double_backward import always_kept, history_of, plainly_applied, results_read
+from aotgrad.backward.double_backward import history_of, plainly_applied
 from aotgrad.backward.freeing import Freeing, Held, keeps_graph, saved_by
+from aotgrad.backward.plan import Graphs, Plan
 from aotgrad.calling.written_inputs import write_back
-from aotgrad.partitioning.partition import Half, Pair
-from aotgrad.roles import Gradient, Saved, UpdatedInput
+from aotgrad.roles import Gradient
 from aotgrad.torch_versions import version_of
-from aotgrad.tracing.joint import JointGraph
 
 
 class Staged:
     """A function of the graph's inputs that autograd can differentiate, output by output."""
 
-    def __init__(
-        self, joint: JointGraph, pair: Pair, forward: Boxed, compile_backward: Callable[[Half], Boxed]
-    ) -> None:
-        self.forward, self.stages, self.count = forward, joint.stages, len(joint.behind)
-        self.layout = layout_of(joint, pair)
-        self.results = results_read(joint)
-        self.again = DifferentiableBackward(joint, pair, self.layout, self.results)
-        self.expected = tangent_values(pair)
-        self.roles = gradients_of(pair.backward)
-        self.passed_on = gradients_passed_on(pair.backward)
-        self.known_sizes = has_known_sizes(pair.backward)
-        self.fewer = FewerTangents(pair.backward, compile_backward)
-        self.early = early_writes(joint, pair)
-        self.writes = {mutation.input: mutation.writes for mutation in pair.facts.mutations}
-        self.reached_later = reached_later(self.stages, self.early)
-        self._whole: Boxed | None = None
-        self._saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
-        self._always = always_kept(joint)
-        self.read = [self._saved_for(stage) for stage in self.stages]
+    def __init__(self, plan: Plan, graphs: Graphs, forward: Boxed, compile_backward: CompileBackward) -> None:
+        self.plan, self.forward, self.stages, self.count = plan, forward, plan.stages, len(plan.layout.behind)
+        self.layout, self.results, self.read = plan.layout, plan.read, plan.stage_reads
+        self.again = DifferentiableBackward(plan, graphs)
+        self.known_sizes = plan.known_sizes
+        self.fewer = FewerTangents(plan, graphs, compile_backward)
+        self.early = {each.number: each for each in plan.early}
+        self.reached_later = reached_later(plan)
         self.freeing = [self._freeing_of(place) for place in range(len(self.stages))]
+        self._whole: Boxed | None = None
         self._compile = compile_backward
-        self._backward = pair.backward
 
     def _freeing_of(self, place: int) -> Freeing:
         behind = tuple(self.layout.behind[number] for number in self.stages[place].outputs)
@@ -77,13 +60,6 @@ class Staged:
         if any(each.checkpoint for each in here):
             refuse_partial_checkpoint()
         return functools.reduce(operator.or_, (each.held for each in here), 0)
-
-    def _saved_for(self, stage: Stage) -> list[bool]:
-        """Which saved tensors the backward of a stage reads."""
-        if not self.known_sizes:
-            return [True] * len(self._saved)
-        read = self.fewer.half(frozenset(range(self.count)).difference(stage.outputs)).inputs
-        return [role in read or role.name in self._always for role in self._saved]
 
     def __call__(self, *given: object) -> tuple[Any, ...]:
         with torch.no_grad():
@@ -104,8 +80,8 @@ class Staged:
             made: tuple[Any, ...] = _apply_stage(call, place, kept, own, below, *passed, *reached)
             for number, value in zip(stage.outputs, made, strict=True):
                 values[layout.differentiable[number]] = arrived[number] = value
-                if number in self.early:
-                    arrived[number] = write_back(given[self.early[number]], value, self.writes[self.early[number]])
+                if (early := self.early.get(number)) is not None:
+                    arrived[number] = write_back(given[early.input], value, early.writes)
         return tuple(values)
 
     def gradients(
@@ -118,25 +94,16 @@ class Staged:
             found = self.fewer(absent, given, arrived)
         else:
             if self._whole is None:
-                self._whole = self._compile(self._backward)
+                self._whole = self._compile(frozenset())
             found = self._whole(given)
-        return dict(zip(self.roles, found, strict=True))
+        return dict(zip(self.plan.gradients, found, strict=True))
 
 
-def early_writes(joint: JointGraph, pair: Pair) -> dict[int, int]:
-    """Of results that others come from, those that are an input's new values: written back before the others are made,
-    so that these come from the caller's tensor, with its hooks, and go back by it."""
-    differentiable = layout_of(joint, pair).differentiable
-    plainly = {mutation.input for mutation in pair.facts.mutations if mutation.tracked and mutation.layout is None}
-    passed = frozenset[int]().union(*(stage.passed for stage in joint.stages))
-    roles = {number: pair.forward.outputs[differentiable[number]] for number in passed}
-    return {n: role.input for n, role in roles.items() if isinstance(role, UpdatedInput) and role.input in plainly}
-
-
-def reached_later(found: Sequence[Stage], early: Mapping[int, int]) -> frozenset[int]:
+def reached_later(plan: Plan) -> frozenset[int]:
     """Inputs that are written back, and become the new value's, before a stage that comes from what they were."""
+    early = {each.number: each.input for each in plan.early}
     written, reached = set[int](), set[int]()
-    for stage in found:
+    for stage in plan.stages:
         reached |= written & stage.inputs
         written.update(early[number] for number in stage.outputs if number in early)
     return frozenset(reached)
@@ -223,7 +190,7 @@ _apply_stage = plainly_applied(_Stage)
 
 def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
     staged: Staged = ctx.call.staged
-    pairs = enumerate(zip(arriving, staged.expected, strict=True))
+    pairs = enumerate(zip(arriving, staged.plan.tangents, strict=True))
     given = [None if pair[0] is None and staged.known_sizes else arranged(ctx, number, pair) for number, pair in pairs]
     absent = {number for number, tangent in enumerate(arriving) if tangent is None}
     read = staged.read[ctx.place]
@@ -231,7 +198,7 @@ def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
     saved = saved_by(ctx, reads)[: len(read)] if any(read) else [None] * len(read)
     with torch.no_grad():
         found = staged.gradients(ctx.call.sizes, saved, given, arriving)
-    found = {**found, **{role: arriving[number] for role, number in staged.passed_on.items()}}
+    found = {**found, **{role: arriving[number] for role, number in staged.plan.passed_on}}
     return {role: None if absent.issuperset(role.tangents) else gradient for role, gradient in found.items()}
 
 

@@ -5,7 +5,7 @@ Must not know: how layers were found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,8 +14,7 @@ from torch import fx
 from aotgrad.errors import Unsupported
 from aotgrad.facts import Facts
 from aotgrad.source import Source
-from aotgrad.stacks.borders import has_fixed_layout
-from aotgrad.stacks.modes import sets_grad
+from aotgrad.stacks.plan import Laid, PartStep, StackPlan, Value, plan_of
 from aotgrad.stacks.split import Direct, Part, PartCall, Split
 from aotgrad.torch_versions import set_grad_enabled
 from aotgrad.tracing.inputs import Signature
@@ -28,8 +27,9 @@ class CannotSplit(Unsupported):
     """Parts would do to one another's values what only the whole graph may do."""
 
 
-def compile_parts(gm: fx.GraphModule, found: Split, compile_part: CompilePart) -> Call:
-    """The whole as one callable.  Layers that repeat are compiled first: they say soonest whether it can be done."""
+def compile_parts(gm: fx.GraphModule, found: Split, compile_part: CompilePart) -> tuple[StackPlan, list[Call]]:
+    """The plan of the whole, and the parts.  Layers that repeat are compiled first: they say soonest whether it can be
+    done."""
     compiled: dict[int, Call] = {}
     writing: set[int] = set()
     for number in sorted(range(len(found.parts)), key=lambda number: -found.times(number)):
@@ -42,9 +42,9 @@ def compile_parts(gm: fx.GraphModule, found: Split, compile_part: CompilePart) -
 
         examples = [node.meta["example_value"] for node in part.inputs]
         compiled[number] = compile_part(part, examples, insist)
-    call = _written(gm, found, compiled, writing)
-    call.all_or_nothing = not _raises_after_writing(found, writing)  # type: ignore[attr-defined]
-    return call
+    first = _first_that_writes(found, writing)
+    plan = plan_of(gm, found, first, all_or_nothing=not _raises_after_writing(found, first))
+    return plan, [compiled[number] for number in range(len(found.parts))]
 
 
 def _insist_on_own_values(part: Part, signature: Signature, facts: Facts) -> None:
@@ -57,9 +57,8 @@ def _insist_on_own_values(part: Part, signature: Signature, facts: Facts) -> Non
             raise CannotSplit("a layer changes what another one computed", "the graph is compiled as a whole")
 
 
-def _raises_after_writing(found: Split, writing: set[int]) -> bool:
+def _raises_after_writing(found: Split, first: int | None) -> bool:
     """Whether an error of the program may come after something was written; one part raises before it writes."""
-    first = _first_that_writes(found, writing)
     later = () if first is None else found.calls[first + 1 :]
     return any(_may_raise(call.node) if isinstance(call, Direct) else _may_raise_within(found, call) for call in later)
 
@@ -91,71 +90,66 @@ class Finals:
         return self._errors.pop(id(error), None) is not None
 
 
-def _written(gm: fx.GraphModule, found: Split, compiled: dict[int, Call], writing: set[int]) -> Call:
-    source, output, finals = Source(), gm.graph.output_node(), Finals()
-    names = {node: f"a{place}" for place, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
-    arguments = ", ".join(names.values())
-    source.names.update({f"part_{number}": call for number, call in compiled.items()})
+def stack_call(plan: StackPlan, parts: Sequence[Call]) -> Call:
+    """The program that a plan says, around its parts."""
+    source, finals = Source(), Finals()
+    arguments = ", ".join(f"v{number}" for number in range(plan.arity))
+    source.names.update({f"part_{number}": call for number, call in enumerate(parts)})
     source.add(f"def call({arguments}{', /' if arguments else ''}):")
-    sets_modes = any(isinstance(call, Direct) and sets_grad(call.node) for call in found.calls)
-    first = _first_that_writes(found, writing)
-    if sets_modes:
+    if plan.sets_modes:
         source.names.update(is_grad_enabled=torch.is_grad_enabled, set_grad_enabled=set_grad_enabled)
         source.add("mode = is_grad_enabled()", 1)
-    if first is not None:
+    if plan.writes is not None:
         source.names["finals"] = finals
         source.add("written = False", 1)
-    indent = 1 if first is None and not sets_modes else 2
+    indent = 1 if plan.writes is None and not plan.sets_modes else 2
     if indent == 2:
         source.add("try:", 1)
-    last = _last_uses(found, output)
-    taken = {node for call in found.calls if isinstance(call, PartCall) for node in call.inputs}
-    for place, call in enumerate(found.calls):
-        names.update({node: f"v{place}_{order}" for order, node in enumerate(call.outputs)})
-        source.add(_line(source, call, names), indent)
-        if place == first:
+    for place, step in enumerate(plan.steps):
+        source.add(_line(source, step), indent)
+        if place == plan.writes:
             source.add("written = True", indent)
-        for node in call.outputs:
-            if node in taken:
-                _write_layout(source, names[node], node.meta["example_value"], indent)
-        gone = [names[node] for node in last.get(place, ()) if node.op != "placeholder"]
-        if gone:
-            source.add(f"del {', '.join(gone)}", indent)
-    returned = [names[node] if isinstance(node, fx.Node) else source.literal(node) for node in output.args[0]]
+        for laid in step.laid:
+            _write_layout(source, laid, indent)
+        if step.gone:
+            source.add(f"del {', '.join(f'v{number}' for number in step.gone)}", indent)
+    returned = [source.literal(each, _name) for each in plan.returned]
     source.add(f"return ({', '.join(returned)}{',' if len(returned) == 1 else ''})", indent)
     if indent == 2:
         source.add("except BaseException as error:", 1)
-        if sets_modes:
+        if plan.sets_modes:
             source.add("set_grad_enabled(mode)", 2)
-        if first is not None:
+        if plan.writes is not None:
             source.add("if written: finals.add(error)", 2)
         source.add("raise", 2)
     whole: Call = source.build("layers")["call"]
     whole.is_final = finals.is_final  # type: ignore[attr-defined]
+    whole.all_or_nothing = plan.all_or_nothing  # type: ignore[attr-defined]
+    whole.stacks = plan.stacks  # type: ignore[attr-defined]
     return whole
 
 
-def _line(source: Source, call: PartCall | Direct, names: Mapping[fx.Node, str]) -> str:
-    if isinstance(call, Direct):
-        node = call.node
-        target = source.constant(node.target, getattr(node.target, "__name__", "operator"))
-        leaf = lambda value: names[value] if isinstance(value, fx.Node) else None  # noqa: E731
-        return f"{names[node]} = {source.call(target, node.args, node.kwargs.items(), leaf)}"
-    results = ", ".join(names[node] for node in call.outputs)
-    given = ", ".join(names[node] for node in call.inputs)
-    return f"{f'{results}, = ' if results else ''}part_{call.part}({given})"
+def _name(value: object) -> str | None:
+    return f"v{value.number}" if isinstance(value, Value) else None
 
 
-def _write_layout(source: Source, name: str, expected: object, indent: int) -> None:
+def _line(source: Source, step: PartStep) -> str:
+    results = ", ".join(f"v{number}" for number in step.results)
+    if step.part is None:
+        target = source.constant(step.target, getattr(step.target, "__name__", "operator"))
+        return f"{results} = {source.call(target, step.args, step.kwargs, _name)}"
+    given = ", ".join(source.literal(each, _name) for each in step.args)
+    return f"{f'{results}, = ' if results else ''}part_{step.part}({given})"
+
+
+def _write_layout(source: Source, laid: Laid, indent: int) -> None:
     """A part that is given a value was compiled for the layout that eager gives it."""
-    if not isinstance(expected, torch.Tensor):
-        return
-    if not has_fixed_layout(expected):
+    name = f"v{laid.number}"
+    if laid.stride is None:
         source.add(f"if not {name}.is_contiguous(): {name} = {name}.contiguous()", indent)
         return
-    shape, strides = tuple(expected.shape), tuple(expected.stride())
     laid_out = source.constant(as_laid_out, "as_laid_out")
-    source.add(f"if {name}.stride() != {strides}: {name} = {laid_out}({name}, {shape}, {strides})", indent)
+    source.add(f"if {name}.stride() != {laid.stride}: {name} = {laid_out}({name}, {laid.shape}, {laid.stride})", indent)
 
 
 def as_laid_out(value: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
@@ -163,16 +157,3 @@ def as_laid_out(value: torch.Tensor, shape: tuple[int, ...], strides: tuple[int,
     if all(size <= 1 or one == other for size, one, other in zip(shape, value.stride(), strides, strict=True)):
         return value
     return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device).copy_(value)
-
-
-def _last_uses(found: Split, output: fx.Node) -> dict[int, list[fx.Node]]:
-    """The values that nobody reads after a call."""
-    last: dict[fx.Node, int] = {}
-    for place, call in enumerate(found.calls):
-        last.update(dict.fromkeys((*call.outputs, *call.inputs), place))
-    gone: dict[int, list[fx.Node]] = {}
-    returned = set(output.all_input_nodes)
-    for node, place in last.items():
-        if node not in returned:
-            gone.setdefault(place, []).append(node)
-    return gone

@@ -7,6 +7,8 @@ Must not know: inputs, graphs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from aotgrad.errors import Unsupported
@@ -36,15 +38,31 @@ class Fakes:
         return fake
 
     def _plain(self, tensor: torch.Tensor) -> FakeTensor:
+        memory = self._memory.get(memory_of(tensor))
+        if memory is None:
+            memory = self._memory[memory_of(tensor)] = self.memory(tensor.untyped_storage().nbytes())
+        layout = tensor.size(), tensor.stride(), tensor.storage_offset()
+        return self.over(memory, tensor.dtype, tensor.device, *layout)
+
+    def memory(self, size: int) -> torch.UntypedStorage:
+        """Memory of so many bytes, and no data."""
+        with DisableTorchDispatch(), torch.inference_mode(False):
+            return torch.empty(size, dtype=torch.uint8, device="meta").untyped_storage()
+
+    def over(
+        self,
+        memory: torch.UntypedStorage,
+        dtype: torch.dtype,
+        device: torch.device,
+        size: Sequence[int],
+        stride: Sequence[int],
+        offset: int,
+    ) -> FakeTensor:
+        """A fake over that memory."""
         with DisableTorchDispatch(), torch.inference_mode(False), torch.no_grad():
-            memory = self._memory.get(memory_of(tensor))
-            if memory is None:
-                size = tensor.untyped_storage().nbytes()
-                memory = torch.empty(size, dtype=torch.uint8, device="meta").untyped_storage()
-                self._memory[memory_of(tensor)] = memory
-            shell = torch.empty(0, dtype=tensor.dtype, device="meta")
-            shell.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
-            return FakeTensor(self.mode, shell, tensor.device)
+            shell = torch.empty(0, dtype=dtype, device="meta")
+            shell.set_(memory, offset, size, stride)
+            return FakeTensor(self.mode, shell, device)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

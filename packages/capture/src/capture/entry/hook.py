@@ -44,7 +44,7 @@ from capture.forks import ProcessLock
 from capture.guards.guard import RELATIONS, to_spec
 from capture.guards.sources import Inputs
 from capture.informing import Waiting, inform
-from capture.log import FallbackRecord, Log, RecompileRecord
+from capture.log import FallbackRecord, Log, RecompileRecord, SingleRunRecord
 from capture.options import Options
 from capture.origins import TORCH
 from capture.program_settings import program_settings
@@ -297,6 +297,9 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     return entry
 
 
+_ONCE = "run by CPython once: its own effects change what it relies on, as another process found"
+
+
 def _taken_up(config: Config, inputs: Inputs, state: CodeState, location: Location) -> Verdict | None:
     """What another process captured for such a call."""
     if config.storing is None or state.reaches(config.recompile_limit):
@@ -309,9 +312,11 @@ def _taken_up(config: Config, inputs: Inputs, state: CodeState, location: Locati
         config.idleness.computes(inputs.function)
     entry = _engine.GuardedCode(taken.code, guards, config)
     piece = config.leanness.reviewed_later(Piece(taken.operators, taken.places, taken.breaks), entry)
-    state.add(Version(entry, without_objects(taken.guards), piece))
+    state.add(Version(entry, without_objects(taken.guards), piece, taken.once, taken.changed))
     if taken.broke is not None:
         config.log.add(taken.broke)
+    if taken.once:
+        config.log.add(SingleRunRecord(location, Reason(Kind.OWN_EFFECTS, _ONCE)))
     return entry
 
 

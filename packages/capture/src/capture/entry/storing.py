@@ -24,6 +24,7 @@ from capture.options import Options
 from capture.program_settings import program_settings
 from capture.signals import let_through
 from capture.silence import looking
+from capture.stored.code import Parts
 from capture.stored.contents import Contents, NotStored
 from capture.stored.keys import key_of
 from capture.stored.reach import refuse_operators
@@ -130,8 +131,8 @@ class Storing:
 
     def _written(self, inputs: Inputs, made: Translation) -> bytes:
         owner, frame = self._asked(), inputs.function.__code__
-        if made.once or made.changed:
-            raise NotStored("its own effects change what it relies on")
+        if made.once and (made.stopped is not None or owner.continuations.original(frame).is_continuation):
+            raise NotStored("its own effects change what it relies on, and it goes on behind a break")
         if made.recheck is not None:
             raise NotStored("it takes locks of the program")
         if made.graph is not None:
@@ -139,13 +140,15 @@ class Storing:
         place = owner.continuations.original(frame).place
         places = frozenset(map(place, made.visited)) - {NOWHERE}
         version = Made(
-            made.code,
+            None if made.once else made.code,
             made.guards,
-            made.parts,
+            Parts() if made.once else made.parts,
             made.entered,
             made.operators,
             places,
             made.broke,
             made.stopped is not None,
+            made.changed,
+            made.once,
         )
         return written(version, inputs.function, owner.backend, owner.continuations)

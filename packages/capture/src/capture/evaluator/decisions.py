@@ -7,7 +7,7 @@ it.  Floating-point data are what programs compute with, not what they are steer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -24,8 +24,36 @@ _LIMIT = 16
 _NO_ANSWER = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What eager raises where it asks for the truth of many items, or of what no arguments of this kind give."""
 
-Question = Callable[..., bool]
 Reader = Callable[[Inputs], Any]
+
+
+class Question:
+    """The truth of what a graph computes of a frame's function and arguments.  ``places`` are the paths of what it is
+    given; None where among that is what no path leads to."""
+
+    def __init__(self, graph: fx.Graph, readers: Sequence[Reader], places: Sequence[Source] | None) -> None:
+        self.graph, self.places, self._readers = graph, places, readers
+        self._compute = fx.GraphModule(torch.nn.Module(), graph).forward
+
+    @classmethod
+    def about(cls, graph: fx.Graph, places: Sequence[Source]) -> Question:
+        return cls(graph, [place.read for place in places], places)
+
+    def answer(self, inputs: Inputs) -> bool:
+        return bool(self._compute(*[read(inputs) for read in self._readers]))  # whole numbers, which have no gradients
+
+
+class SameAnswer:
+    """The guard: what cannot even be asked of other arguments has another answer."""
+
+    def __init__(self, question: Question, answer: bool) -> None:
+        self.question, self.answer = question, answer
+
+    def __call__(self, function: FunctionType, *args: object) -> bool:
+        try:
+            return self.question.answer(Inputs(function, args)) is self.answer
+        except _NO_ANSWER:
+            return False
 
 
 def decided_by_arguments(ctx: World, node: fx.Node, placeholders: dict[Source, fx.Node], inputs: Inputs) -> bool | None:
@@ -34,10 +62,10 @@ def decided_by_arguments(ctx: World, node: fx.Node, placeholders: dict[Source, f
     if ask is None or inputs.args is None:
         return None
     try:
-        answer = ask(inputs.function, *inputs.args)
+        answer = ask.answer(inputs)
     except _NO_ANSWER:  # the program's own error, which CPython raises at the branch
         return None
-    ctx.guard(None, "relation", (), None, same_answer(ask, answer), text=f"the answer at {ctx.location()} is {answer}")
+    ctx.guard(None, "relation", (), None, SameAnswer(ask, answer), text=f"the answer at {ctx.location()} is {answer}")
     return answer
 
 
@@ -54,6 +82,7 @@ def question_about(
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     readers: list[Reader] = []
+    places: list[Source] | None = []
     for step in node.graph.nodes:  # in order of evaluation
         if step not in needed:
             continue
@@ -61,15 +90,19 @@ def question_about(
         reader = size_reader(held) if isinstance(held, torch.SymInt) else None
         if step.op == "placeholder":
             reader = paths[step].read
+            if places is not None:
+                places.append(paths[step])
         elif reader is None:
             if isinstance(held, torch.SymInt):
                 return None
             copies[step] = graph.node_copy(step, copies.__getitem__)
             continue
+        else:
+            places = None
         copies[step] = graph.placeholder(step.name)
         readers.append(reader)
     graph.output(copies[node])
-    return _asking(fx.GraphModule(torch.nn.Module(), graph).forward, readers)
+    return Question(graph, readers, places)
 
 
 def _ancestors(node: fx.Node) -> set[fx.Node] | None:
@@ -98,23 +131,3 @@ def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
         steers = not held.is_floating_point() and not held.is_complex()
         return steers and comes_with_the_call(paths[step])
     return not step.meta.get("draws", False)  # asked again, it would draw other numbers, and the program's next ones
-
-
-def _asking(compute: Callable[..., object], readers: list[Reader]) -> Question:
-    def ask(function: FunctionType, *args: object) -> bool:
-        inputs = Inputs(function, args)
-        return bool(compute(*[read(inputs) for read in readers]))  # of whole numbers, which have no gradients
-
-    return ask
-
-
-def same_answer(ask: Question, answer: bool) -> Callable[..., bool]:
-    """The guard: what cannot even be asked of other arguments has another answer."""
-
-    def check(function: FunctionType, *args: object) -> bool:
-        try:
-            return ask(function, *args) is answer
-        except _NO_ANSWER:
-            return False
-
-    return check

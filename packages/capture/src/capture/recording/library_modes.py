@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import torch
 from torch import fx
@@ -71,16 +71,23 @@ def with_modes_put_back(call: Callable[..., object], module: fx.GraphModule) -> 
     if not switches:
         return call
     devices = {str(node.args[0]) for node in switches if node.target is _enter_autocast}
+    return PuttingModesBack(call, sorted(devices))
 
-    def run(*args: object) -> object:
-        before = _Modes(devices)
+
+class PuttingModesBack:
+    """The compiled graph, after an error of which the modes are what they were, those of autocast for ``devices``."""
+
+    def __init__(self, compiled: Callable[..., object], devices: Sequence[str]) -> None:
+        self.compiled = compiled
+        self.devices = devices
+        self.all_or_nothing = getattr(compiled, "all_or_nothing", False)
+        self.is_final = getattr(compiled, "is_final", None)
+
+    def __call__(self, *args: object) -> object:
+        before = _Modes(self.devices)
         try:
-            return call(*args)
+            return self.compiled(*args)
         except BaseException as error:
             traceback.clear_frames(error.__traceback__)  # inference mode lasts as long as the frame that entered it
             before.put_back()
             raise
-
-    run.all_or_nothing = getattr(call, "all_or_nothing", False)  # type: ignore[attr-defined]
-    run.is_final = getattr(call, "is_final", None)  # type: ignore[attr-defined]
-    return run

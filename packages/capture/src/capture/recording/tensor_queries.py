@@ -7,7 +7,8 @@ here answers as its fake does, which follows from the answers of the inputs whos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from types import FunctionType
 
 import torch
@@ -65,12 +66,9 @@ def _rely(ctx: Tracer, value: TensorValue, name: str) -> None:
     assert value.source is not None
     answer = getattr(value.obj, name)()
     text = f"`{name}()` of {value.source.expression()} is {answer}"
-    ctx.guard(None, "relation", (), None, _same_answer(value.source, name, answer), text=text)
+    ctx.guard(None, "relation", (), None, functools.partial(_is_answer, value.source, name, answer), text=text)
 
 
-def _same_answer(source: Source, name: str, answer: object) -> Callable[..., bool]:
-    def same(function: FunctionType, *args: object) -> bool:
-        tensor: torch.Tensor = source.read(Inputs(function, args))
-        return bool(getattr(tensor, name)() == answer)
-
-    return same
+def _is_answer(source: Source, name: str, answer: object, function: FunctionType, *args: object) -> bool:
+    tensor: torch.Tensor = source.read(Inputs(function, args))
+    return bool(getattr(tensor, name)() == answer)

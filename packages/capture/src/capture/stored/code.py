@@ -22,6 +22,7 @@ from capture.guards.guard import Guard, to_spec
 from capture.log import BreakRecord, Log
 from capture.reasons import Kind, Reason
 from capture.recording.draws import states_of
+from capture.recording.library_modes import PuttingModesBack
 from capture.recording.rollback import Undoing
 from capture.stored.contents import NotStored
 from capture.stored.data import Data, DataReader, DataWriter
@@ -139,21 +140,24 @@ def point_read(index: int, stack: Iterable[str], bound: Iterable[str], with_fina
 
 
 def called_written(parts: Parts) -> Data:
-    """How an error's writes are taken back around the compiled graph."""
+    """How an error's writes and modes are taken back around the compiled graph."""
     called, compiled = parts.called, parts.compiled
     promises = bool(getattr(compiled, "all_or_nothing", False))
-    if called is compiled:
-        return [promises, None, None]
-    if isinstance(called, Undoing) and called.compiled is compiled:
-        return [promises, list(called.copied), list(called.watched)]
-    raise NotStored("its graph switches modes of torch, which an error of it puts back")
+    undone = modes = None
+    if isinstance(called, Undoing):
+        undone, called = [list(called.copied), list(called.watched)], called.compiled
+    if isinstance(called, PuttingModesBack):
+        modes, called = list(called.devices), called.compiled
+    assert called is compiled
+    return [promises, undone, modes]
 
 
 def called_read(compiled: Callable[..., object], data: Data) -> Callable[..., object]:
-    promises, copied, watched = data
+    promises, undone, modes = data
     if promises and not getattr(compiled, "all_or_nothing", False):
         raise NotStored("what the backend took up no longer takes back what it wrote before an error")
-    return compiled if copied is None else Undoing(compiled, copied, watched)
+    called = compiled if modes is None else PuttingModesBack(compiled, modes)
+    return called if undone is None else Undoing(called, *undone)
 
 
 # -- back ----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,9 @@
     plain values      themselves, or tagged: ["t", items...] is a tuple, ["f", hex] a float
     objects           ["n", k]: what the k-th name of the version leads to
     on a path         ["at", source, content]: what that source leads to now, if its content is what it was
+    bound methods     ["bound", object, name]: those of ContextVars
+    which it is       ["here", source, default]: the tensor, ContextVar or cell that this source leads to now
+    questions         ["question", nodes, sources, answer]: what a graph asks of tensors, whose nodes `node` refers to
     sources           ["s", k]: the k-th of the version's table, whose rows refer to rows before them
 
 What has no form raises ``NotStored``.
@@ -14,18 +17,22 @@ import enum
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType
+from contextvars import Context, ContextVar
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType
 from typing import Any
 
 import torch
+from torch import fx
 
 from capture.errors import Location
+from capture.evaluator.decisions import Question, SameAnswer
 from capture.guards import sources
 from capture.guards.decided import decided
 from capture.guards.guard import Guard
-from capture.guards.sources import DictSource, Inputs, KeySource, Source
-from capture.stored.contents import Contents, NotStored, class_name
+from capture.guards.sources import DictSource, Inputs, KeySource, ObjectKeySource, Source
+from capture.stored.contents import Contents, NotStored, class_name, digest
 from capture.stored.names import NamesWritten
+from capture.stored.reach import Entered
 
 Data = Any
 """What ``json`` reads and writes."""
@@ -52,8 +59,12 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "FormulaSource": ("function", "operands", "text"),
     "StorageSource": ("parent", "key", "base_class"),
     "GetitemSource": ("parent", "key"),
+    "ObjectKeySource": ("parent", "key"),
 }
 _CHECKED_ON_THE_PATH = ("is",)
+_BY_IDENTITY = (torch.Tensor, torch.nn.Parameter, ContextVar, CellType)
+"""Of these a version may rely on which object it is, as optimizers keep state by parameter; what they hold is guarded
+where it is read."""
 _TABLES = ("_parameters", "_buffers", "_modules")
 """Where modules keep what is no plain attribute."""
 
@@ -67,6 +78,7 @@ class DataWriter:
         self.paths: list[Data] = []
         self._places: dict[Source, int] = {}
         self._texts: dict[int, tuple[int, str]] = {}
+        self._here: dict[int, tuple[object, Source]] = {}
         self.found_on_paths: list[CodeType] = []
         """Code whose content is compared at the place where it is found."""
 
@@ -98,7 +110,33 @@ class DataWriter:
             return ["s", self.path(obj)]
         if cls is functools.partial:
             return ["p", *map(self.write, (obj.func, obj.args, list(obj.keywords.items())))]
+        if cls is BuiltinFunctionType and type(obj.__self__) is ContextVar:
+            return ["bound", self.write(obj.__self__), obj.__name__]
+        if cls is SameAnswer:
+            return self._question(obj.question, obj.answer)
         return self._object(obj)
+
+    def _question(self, question: Question, answer: bool) -> Data:
+        if question.places is None:
+            raise NotStored("a size is among what it is asked of tensors")
+        *nodes, output = question.graph.nodes
+        steps = [node for node in nodes if node.op != "placeholder"]
+        given = [node for node in nodes if node.op == "placeholder"]
+        numbers = {node: number for number, node in enumerate([*given, *steps])}
+
+        def argument(value: object) -> Data:
+            if isinstance(value, fx.Node):
+                return ["node", numbers[value]]
+            if isinstance(value, tuple | list):
+                return ["t" if isinstance(value, tuple) else "l", *map(argument, value)]
+            return self.write(value)
+
+        rows = []
+        for node in steps:
+            target = node.target if isinstance(node.target, str) else self.write(node.target)
+            kwargs = [[name, argument(value)] for name, value in node.kwargs.items()]
+            rows.append([node.op, target, argument(node.args), kwargs])
+        return ["question", rows, list(map(self.path, question.places)), argument(output.args[0]), answer]
 
     def _text(self, text: str) -> Data:
         """Equal texts that are two objects stay two."""
@@ -110,10 +148,25 @@ class DataWriter:
     def _object(self, obj: Any) -> Data:
         if issubclass(type(obj), enum.Enum) and type(obj).__members__.get(obj._name_) is obj:
             return ["member", self.write(type(obj)), obj._name_]
+        if id(obj) in self._here:
+            return ["here", self.path(self._here[id(obj)][1]), _default(obj)]
         place = self.names.place(obj)
         if place is None:
             raise NotStored(f"no name leads to {_words(obj)}")
         return ["n", place]
+
+    def learn(self, guards: Sequence[Guard], entered: Sequence[Entered]) -> None:
+        """What is known of objects that others are found by: to which a path leads, and classes."""
+        functions = [function for _, function in entered if function is not None]
+        told = [function.__globals__.get(name) for function in functions for name in function.__code__.co_names]
+        self.names.classes.update((each, None) for each in told if isinstance(each, type))
+        for guard in guards:
+            if guard.kind == "type":
+                self.names.classes[guard.payload[0]] = None
+            elif guard.kind == "is" and guard.source is not None and type(guard.payload[0]) in _BY_IDENTITY:
+                steps = guard.source.chain()
+                if not any(isinstance(step, ObjectKeySource) for step in steps):
+                    self._here.setdefault(id(guard.payload[0]), (guard.payload[0], guard.source))
 
     # -- sources -----------------------------------------------------------------------------------------------------
 
@@ -160,6 +213,9 @@ class DataReader:
         self.inputs = inputs
         self.paths: list[Source] = []
         self._texts: dict[int, str] = {}
+        self._here: dict[int, int] = {}
+        self._nodes: list[fx.Node] = []
+        """Of the question that is being read."""
         for kind, *fields in rows:
             named = dict(zip(_SOURCES[kind], map(self.read, fields), strict=True))
             self.paths.append(getattr(sources, kind)(**named))
@@ -186,15 +242,37 @@ class DataReader:
                 if path.key in own and path.key in table.read(self.inputs):  # a path may lead to what is not there
                     raise NotStored(f"`{path.expression()}` is hidden by an attribute of its own")
 
+    def _question(self, rows: Data, places: Sequence[int], output: Data, answer: bool) -> SameAnswer:
+        graph = fx.Graph()
+        self._nodes = [graph.placeholder(f"given_{place}") for place in range(len(places))]
+        for op, target, args, kwargs in rows:
+            called = target if op == "call_method" else self.read(target)
+            named = {name: self.read(value) for name, value in kwargs}
+            self._nodes.append(graph.create_node(op, called, self.read(args), named))
+        graph.output(self.read(output))
+        return SameAnswer(Question.about(graph, [self.paths[place] for place in places]), answer)
+
     def _text(self, number: int, text: str) -> str:
         return self._texts.setdefault(number, "".join(list(text)))
 
-    def _at(self, place: int, content: str) -> object:
-        source = self.paths[place]
+    def _there(self, source: Source) -> object:
         try:
-            found = source.read(self.inputs)
+            return source.read(self.inputs)
         except (LookupError, AttributeError, ValueError, TypeError):
             raise NotStored(f"there is no `{source.expression()}` now") from None
+
+    def _which(self, place: int, default: Data) -> object:
+        """Two that were two stay two."""
+        source = self.paths[place]
+        found = self._there(source)
+        is_other = type(found) not in _BY_IDENTITY or _default(found) != default
+        if is_other or self._here.setdefault(id(found), place) != place:
+            raise NotStored(f"`{source.expression()}` is another one than it was")
+        return found
+
+    def _at(self, place: int, content: str) -> object:
+        source = self.paths[place]
+        found = self._there(source)
         if type(found) not in (FunctionType, CodeType) or self.contents.of(found) != content:
             raise NotStored(f"`{source.expression()}` is another one than it was")
         return found
@@ -227,6 +305,10 @@ _READERS: dict[str, Callable[..., Any]] = {
     "member": lambda reader, cls, name: reader.read(cls)[name],
     "n": lambda reader, place: reader.names[place],
     "at": lambda reader, place, content: reader._at(place, content),
+    "bound": lambda reader, var, name: getattr(reader.read(var), name),
+    "question": DataReader._question,
+    "node": lambda reader, place: reader._nodes[place],
+    "here": lambda reader, place, default: reader._which(place, default),
 }
 
 
@@ -236,6 +318,16 @@ def location_written(location: Location | None) -> Data:
 
 def location_read(data: Data) -> Location | None:
     return None if data is None else Location(*data)
+
+
+def _default(obj: object) -> Data:
+    """What a ContextVar is where nobody has set it, by content; None of what has no such thing."""
+    if type(obj) is not ContextVar:
+        return None
+    try:
+        return digest(Contents().shallow(Context().run(obj.get)))
+    except LookupError:
+        return ""
 
 
 def _words(obj: object) -> str:

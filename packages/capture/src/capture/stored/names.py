@@ -11,12 +11,15 @@ import sys
 from collections.abc import Iterator
 from types import FunctionType, ModuleType
 
-from capture.stored.contents import OF_C, Contents, NotStored
+from capture.stored.contents import OF_C, Contents, NotStored, class_name
 
 Name = tuple[str, str, int]
-"""A module, a path in it (empty: the module itself), and which of the objects found there it is."""
+"""A module, a path in it, and which of the objects found there it is; without a path the module, or its class."""
 
 _HOMES = ("torch", "torch._C._VariableFunctions", "torch._C._nn", "torch._C", "torch.nn.functional", "builtins")
+
+_OF_CODE = (FunctionType, type, *OF_C)
+_LIBRARIES = sys.stdlib_module_names - {"builtins", "__main__"} | {"capture", "torch"}
 
 
 def name_of(obj: object) -> Name | None:
@@ -24,29 +27,41 @@ def name_of(obj: object) -> Name | None:
     if isinstance(obj, ModuleType):
         name = ModuleType.__getattribute__(obj, "__dict__").get("__name__")
         return (name, "", 0) if isinstance(name, str) and sys.modules.get(name) is obj else None
-    if not isinstance(obj, (FunctionType, type, *OF_C)):
-        return None  # which may answer for its attributes by code of the program
+    if not isinstance(obj, _OF_CODE):
+        return _of_its_module(obj)  # it may answer for its attributes by code of the program
     path = getattr(obj, "__qualname__", None)
     plain = getattr(obj, "__name__", None)
     home = getattr(obj, "__module__", None)
     owner = getattr(obj, "__objclass__", None)
     if isinstance(owner, type) and isinstance(plain, str):
         home, path = owner.__module__, f"{owner.__qualname__}.{plain}"
-    homes = (home, *_HOMES) if not isinstance(obj, (FunctionType, type)) else (home,)
+    homes = (home, *_HOMES) if not isinstance(obj, FunctionType) else (home,)
     for module in homes:
         for text in dict.fromkeys((path, plain)):
             if isinstance(module, str) and isinstance(text, str):
                 for number, found in enumerate(_found(module, text)):
                     if found is obj:
                         return module, text, number
+    if isinstance(obj, type) and issubclass(obj, ModuleType):
+        of_class = (name for name, module in list(sys.modules.items()) if type(module) is obj)
+        return next(((name, "", 1) for name in of_class), None)
     return None
+
+
+def _of_its_module(obj: object) -> Name | None:
+    """What a module of torch or the standard library has one of, of a class of its own: a sentinel."""
+    home = class_name(type(obj)).rpartition(".")[0]
+    if home.partition(".")[0] not in _LIBRARIES or home not in sys.modules:
+        return None
+    held = ModuleType.__getattribute__(sys.modules[home], "__dict__")
+    return next(((home, name, 0) for name, each in list(held.items()) if each is obj), None)
 
 
 def named(name: Name) -> object:
     """What is there now."""
     module, path, number = name
     if not path:
-        return _module(module)
+        return type(_module(module)) if number else _module(module)
     for position, found in enumerate(_found(module, path)):
         if position == number:
             return found
@@ -116,19 +131,37 @@ class NamesWritten:
         self.contents = contents
         self._places: dict[int, int] = {}
         self.objects: list[object] = []
+        self.classes: dict[type, None] = {}
+        """In which functions are looked for that are known by no name of their own."""
         self.rows: list[list[object]] = []
 
     def place(self, obj: object) -> int | None:
         """Where in the table; None: no name leads to it."""
         known = self._places.get(id(obj))
         if known is None:
-            name = name_of(obj)
+            name = name_of(obj) or self._member(obj)
             if name is None:
                 return None
             known = self._places[id(obj)] = len(self.rows)
             self.objects.append(obj)
-            self.rows.append([*name, self.contents.of(obj)])
+            self.rows.append([*name, _content(obj, self.contents)])
         return known
+
+    def _member(self, obj: object) -> Name | None:
+        """The name of a function that was put into a class under another one than its own, as what optimizers wrap
+        their `step` in."""
+        for cls in self.classes if type(obj) is FunctionType else ():
+            module, path, place = name_of(cls) or ("", "", 1)
+            for inner in [f"{path}.{name}" for name in _members(cls)] if not place else ():
+                for number, found in enumerate(_found(module, inner)):
+                    if found is obj:
+                        return module, inner, number
+        return None
+
+
+def _content(obj: object, contents: Contents) -> str:
+    """Of a sentinel nothing is relied on but which it is, and of which class."""
+    return contents.of(obj) if isinstance(obj, (*_OF_CODE, ModuleType)) else class_name(type(obj))
 
 
 def names_read(rows: list[list[object]], contents: Contents) -> list[object]:
@@ -136,7 +169,7 @@ def names_read(rows: list[list[object]], contents: Contents) -> list[object]:
     found = []
     for module, path, number, content in rows:
         obj = named((str(module), str(path), int(number)))  # type: ignore[call-overload]
-        if contents.of(obj) != content:
+        if _content(obj, contents) != content:
             raise NotStored(f"`{module}{'.' if path else ''}{path}` is another one than it was")
         found.append(obj)
     return found

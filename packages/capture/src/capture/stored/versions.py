@@ -22,7 +22,7 @@ from typing import Protocol
 from capture.bytecode.resume import Continuations
 from capture.errors import Location
 from capture.guards.guard import Guard
-from capture.guards.sources import Inputs
+from capture.guards.sources import Inputs, Source
 from capture.log import BreakRecord, Log
 from capture.stored.code import (
     CodeReader,
@@ -38,7 +38,7 @@ from capture.stored.data import Data, DataReader, DataWriter
 from capture.stored.names import names_read
 from capture.stored.reach import Entered, reach, reached
 from capture.writing.commit import tell_loss
-from capture.writing.restart import Failures
+from capture.writing.restart import Failures, left_to_cpython
 from capture.writing.results import Expected
 
 _HEAD = b"compile-api capture 1\n"
@@ -65,6 +65,10 @@ class Made:
     """The instructions of the original that it stands for."""
     broke: BreakRecord | None
     breaks: bool
+    changed: frozenset[Source]
+    """What it relies on and its own effects change."""
+    once: bool = False
+    """It ran as it was recorded, and was not compiled: the call that it fits is CPython's, wherever it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class Taken:
     places: frozenset[int]
     broke: BreakRecord | None
     breaks: bool
+    changed: frozenset[Source]
+    once: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,7 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
     """Raises ``NotStored`` where some part of it has no stored form."""
     frame, contents = function.__code__, Contents()
     data = DataWriter(contents)
+    data.learn(made.guards, made.entered)
     guards = [data.guard(guard) for guard in made.guards]
     root = continuations.original(frame).code
     parts = made.parts
@@ -105,9 +112,12 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
         "called": None if parts.compiled is None else called_written(parts),
         "failures": None if parts.failures is None else parts.failures.handled,
         "expected": None if parts.expected is None else _fields(parts.expected),
+        "function": [frame.co_filename, frame.co_firstlineno, frame.co_qualname],
         "operators": made.operators,
         "places": sorted(made.places),
         "breaks": made.breaks,
+        "changed": sorted(map(data.path, made.changed)),
+        "once": made.once,
         "broke": None if made.broke is None else record_written(made.broke),
         "entered": reached(made.entered, root, data.found_on_paths, data.names),
     }
@@ -144,6 +154,21 @@ def opened(data: bytes) -> dict[str, Data]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a stored version says of itself."""
+
+    function: Location
+    operators: int
+    guards: int
+
+
+def told_of(data: bytes) -> Told:
+    """For whoever shows what is kept; raises ``NotStored`` where the bytes are not those of a version."""
+    body = opened(data)
+    return Told(Location(*body["function"]), body["operators"], len(body["guards"]))
+
+
 class Reading:
     """One stored version, read in two steps: the guards first, and the rest only if they hold."""
 
@@ -164,11 +189,13 @@ class Reading:
         failures, expected, log = self._failures(around, called), self._expected(), around.log
         tell = functools.partial(tell_loss, log, self._where())
         parts = Parts(compiled, called, failures, expected, tell_loss=tell, log=log, nopython=around.nopython)
-        code = None
+        code = left_to_cpython(frame) if body["once"] else None
         if body["code"] is not None:
             code = CodeReader(self.data, frame, parts, around.continuations).read(body["code"])
         broke = None if body["broke"] is None else record_read(body["broke"])
-        return Taken(code, self.guards, body["operators"], frozenset(body["places"]), broke, body["breaks"])
+        changed = frozenset(self.data.paths[place] for place in body["changed"])
+        places, ends = frozenset(body["places"]), (broke, body["breaks"])
+        return Taken(code, self.guards, body["operators"], places, *ends, changed, body["once"])
 
     def _where(self) -> Location:
         code = self.inputs.function.__code__

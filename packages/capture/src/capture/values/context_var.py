@@ -5,11 +5,18 @@ from __future__ import annotations
 import contextvars
 import functools
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from capture.guards.sources import CallSource, Source
 from capture.values.base import Tracer, Value, realize
 
-_UNSET: object = object()
+
+@dataclass(frozen=True)
+class _Unset:
+    """What stands for no value."""
+
+
+_UNSET = _Unset()
 
 
 class ContextVarValue(Value):

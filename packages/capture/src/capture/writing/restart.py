@@ -17,6 +17,8 @@ import torch
 import torch.utils.checkpoint
 
 from capture._engine import Outside
+from capture.bytecode.assembler import assemble
+from capture.bytecode.emitter import Emitter
 from capture.bytecode.instructions import Instruction
 from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Unsupported, words_of
 from capture.informing import inform
@@ -236,6 +238,17 @@ def run_the_frame(writer: Writer, by: Callable[..., object] = Outside) -> None:
     _make_the_function(writer)
     writer.emit.call(1)
     _call_as_it_came(writer)
+
+
+def left_to_cpython(code: CodeType) -> CodeType:
+    """What runs the original code by CPython, and nothing that it calls otherwise."""
+    line, template = code.co_firstlineno, all_positional(code)
+    emit = Emitter((line, line, None, None))
+    emit.prologue()
+    run_the_frame(Writer(code, emit))
+    emit.return_value()
+    arguments = template.co_varnames[: template.co_argcount]
+    return assemble(emit.body(), template, co_varnames=arguments, co_cellvars=(), co_consts=template.co_consts[:1])
 
 
 def _make_the_function(writer: Writer) -> None:

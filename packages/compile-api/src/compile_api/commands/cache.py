@@ -1,4 +1,4 @@
-"""``compile-api cache show|clear``: what is kept on disk between processes."""
+"""``compile-api cache show|clear|pack|load``: what is kept on disk between processes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from capture import NotStored, told_of
 from compile_api.errors import CompileApiError
+from compile_api.warm_start.bundles import load_cache, save_cache
+from compile_api.warm_start.store import cache, versions
 from inductor import Options, cached_files, remove_cached_files
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("cache", help="show or clear the folder of built kernels")
-    parser.add_argument("action", choices=["show", "clear"])
+    parser = commands.add_parser(
+        "cache",
+        help="show or clear the folder of built kernels, pack it into a file, or load one (which is loading code)",
+    )
+    parser.add_argument("action", choices=["show", "clear", "pack", "load"])
+    parser.add_argument("file", nargs="?", help="the bundle to write, or to load")
     parser.set_defaults(run=run)
 
 
 def run(chosen: argparse.Namespace) -> int:
+    if chosen.action in ("pack", "load"):
+        return pack_or_load(chosen.action, chosen.file)
     folder = Options.read(None).cache_folder()
     if folder.exists() and not folder.is_dir():
         raise CompileApiError(f"{folder} is a file, and no folder: remove it, or let COMPILE_API_CACHE name a folder")
@@ -28,6 +37,16 @@ def run(chosen: argparse.Namespace) -> int:
         print(f"{folder} does not exist: nothing has been compiled yet, or COMPILE_API_CACHE names another folder")
         return 0
     return show(folder) if chosen.action == "show" else clear(folder)
+
+
+def pack_or_load(action: str, file: str | None) -> int:
+    if file is None:
+        raise CompileApiError(f"name the file: compile-api cache {action} FILE")
+    if action == "pack":
+        print(f"{file}: {save_cache(file)} entries; who loads it loads code")
+    else:
+        print(f"{load_cache(file)} entries added from {file}: code that later processes run")
+    return 0
 
 
 def show(folder: Path) -> int:
@@ -39,7 +58,19 @@ def show(folder: Path) -> int:
     for kind, files in sorted(by_kind.items()):
         oldest = (time.time() - min(found.st_mtime for found in files)) / 86400
         print(f"  {kind:8} {len(files):6} files {_size(files) / 1e6:9.2f} MB, the oldest {oldest:.1f} days")
+    for line in sorted(_frames()):
+        print(f"  {line}")
     return 0
+
+
+def _frames() -> Iterator[str]:
+    """The stored versions, by the function that they are of."""
+    for path in (path for path in cache().entries() if path.suffix == ".frame"):
+        for data in versions(cache().find_data(path.name) or b""):
+            with contextlib.suppress(NotStored):
+                told = told_of(data)
+                kind = f"{told.operators} operators" if told.operators else "no operators"
+                yield f"{told.function}: {kind}, {told.guards} guards, {len(data) / 1e3:.1f} kB"
 
 
 def clear(folder: Path) -> int:

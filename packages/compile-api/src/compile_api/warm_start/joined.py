@@ -18,10 +18,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeGuard
 
+from torch.fx import GraphModule
+
 import aotgrad
 import inductor
 from capture import NotStored
-from compile_api.ledger import GraphCompiled, Ledger, kernels_of
+from compile_api.ledger import GraphCompiled, LayersShared, Ledger, kernels_of
 from compile_api.memory import Written
 from compile_api.warm_start.artefacts import Artefact, Artefacts
 
@@ -31,32 +33,44 @@ _KEY = re.compile(r"[0-9a-f]{40}")
 _FIELDS = {"key": str, "direction": str, "nodes": int, "written": list}
 
 
-def described(name: str, compiled: Callable[..., Sequence[object]], artefacts: Artefacts) -> dict[str, object]:
-    """Raises ``NotStored`` where it has no form as data."""
+def described(
+    name: str, compiled: Callable[..., Sequence[object]], artefacts: Artefacts, later: aotgrad.Later
+) -> dict[str, object]:
+    """Raises ``NotStored`` where it has no form as data; ``later`` hears of backward when that is compiled."""
     missing: list[str] = []
 
     def of_graph(inner: Callable[..., Sequence[object]]) -> Plain | None:
-        found = artefacts.of_graphs.get(inner)
-        if found is not None and found.key is not None:
-            return {
-                "key": found.key,
-                "direction": found.direction,
-                "nodes": found.nodes,
-                "written": [found.written.eager, found.written.compiled],
-            }
-        missing.append("it is not a compiled graph alone" if found is None else found.reason)
-        return None
+        try:
+            return of_compiled(inner, artefacts)
+        except NotStored as error:
+            missing.append(str(error))
+            return None
 
-    plan = aotgrad.describe(compiled, of_graph)
+    plan = aotgrad.describe(compiled, of_graph, later=later)
     if isinstance(plan, aotgrad.Refusal):
         raise NotStored(missing[0] if missing else plan.reason)
     return {"backend": name, "operators": [*artefacts.operators.get(compiled, ())], "plan": plan}
 
 
+def of_compiled(compiled: Callable[..., Sequence[object]], artefacts: Artefacts) -> dict[str, Plain]:
+    """What stands for one compiled graph."""
+    found = artefacts.of_graphs.get(compiled)
+    if found is None or found.key is None:
+        raise NotStored("it is not a compiled graph alone" if found is None else found.reason)
+    written: list[Plain] = [found.written.eager, found.written.compiled]
+    return {"key": found.key, "direction": found.direction, "nodes": found.nodes, "written": written}
+
+
 def taken_up(
-    name: str, data: object, artefacts: Artefacts, ledger: Ledger
+    name: str,
+    data: object,
+    artefacts: Artefacts,
+    ledger: Ledger,
+    backward: Callable[[GraphModule, list[object]], Callable[..., Sequence[object]]],
+    later: aotgrad.Later,
 ) -> tuple[Callable[..., Sequence[object]], tuple[str, ...]]:
-    """The callable, with the operators of the graph that it stands for."""
+    """The callable, with the operators of the graph that it stands for; ``backward`` compiles its backward when
+    somebody first goes back, unless ``later`` has it."""
     operators = data.get("operators") if isinstance(data, dict) else None
     if not isinstance(data, dict) or data.get("backend") != name or not _are_texts(operators):
         raise NotStored("what is kept of its graph is not of this form")
@@ -64,15 +78,18 @@ def taken_up(
 
     def of_graph(kept: object) -> Callable[..., Sequence[object]] | None:
         try:
-            return _loaded(kept, artefacts, ledger)
+            return loaded(kept, artefacts, ledger)
         except NotStored as error:
             why.append(str(error))
             return None
 
-    call = aotgrad.restore(data["plan"], take_up=of_graph) if "plan" in data else None
+    plan = data.get("plan")
+    call = aotgrad.restore(plan, take_up=of_graph, backward=backward, later=later)
     if call is None:
         raise NotStored(why[0] if why else "its graph was compiled in another mode, or what is kept of it is damaged")
     artefacts.operators[call] = operators
+    for layers, count in getattr(call, "stacks", ()):
+        ledger.add(LayersShared(layers, count))
     return call, tuple(operators)
 
 
@@ -80,7 +97,7 @@ def _are_texts(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _loaded(kept: object, artefacts: Artefacts, ledger: Ledger) -> Callable[..., Sequence[object]]:
+def loaded(kept: object, artefacts: Artefacts, ledger: Ledger) -> Callable[..., Sequence[object]]:
     if not isinstance(kept, dict) or any(type(kept.get(name)) is not kind for name, kind in _FIELDS.items()):
         raise NotStored("what is kept of a compiled graph is not of this form")
     written_ints = len(kept["written"]) == 2 and all(type(each) is int for each in kept["written"])

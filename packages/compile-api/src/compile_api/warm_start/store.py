@@ -44,11 +44,11 @@ class FrameStore:
         return hashlib.sha256("\n".join((self._meant, around, sources_of(_PACKAGES))).encode()).hexdigest()
 
     def find(self, key: str) -> Sequence[bytes]:
-        data = _cache().find_data(name_of(key))
+        data = cache().find_data(name_of(key))
         return [] if data is None else list(versions(data))
 
     def keep(self, key: str, data: bytes) -> None:
-        kept = _cache()
+        kept = cache()
         found = kept.find_data(name_of(key))
         known = [] if found is None else [each for each in versions(found) if each != data]
         kept.keep_data(name_of(key), joined([data, *known[: MOST - 1]]))
@@ -58,7 +58,7 @@ def _matters(name: str) -> bool:
     return name not in _OF_NO_MATTER
 
 
-def _cache() -> inductor.Cache:
+def cache() -> inductor.Cache:
     """Opened for each use: the folder may have been moved, removed or closed since."""
     options = inductor.Options.read(None)
     return inductor.Cache(options.cache_folder(), options.cache_bytes)

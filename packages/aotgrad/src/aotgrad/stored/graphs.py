@@ -1,0 +1,179 @@
+"""Graphs as texts, and back: the joint graph and backward of what trains, read when somebody needs them.
+
+JSON, compressed:
+
+    kinds       dtype, device, size and stride of tensors, each once
+    memories    bytes of the memory under tensors: those that share memory do so when they are read
+    nodes       kind of node, name, target, arguments, keyword arguments, value, notes
+    outputs     what each output is to the stage
+
+In values `n` is a node, by its number, and `v` a tensor without data: kind, memory, offset.  The operators that the
+graphs call stand beside the texts, with their schemas, so that a process that has not all of them is known at once.
+Must not know: when graphs are needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from typing import Any, TypeAlias
+
+import torch
+from torch import fx
+
+from aotgrad.backward.plan import Graphs, Plan
+from aotgrad.facts import Facts
+from aotgrad.partitioning.partition import Half
+from aotgrad.recording.histories import APART, HISTORY
+from aotgrad.recording.recomputed import REPEATS
+from aotgrad.stored.values import Plain, Unwritable, read, write
+from aotgrad.tensors.fakes import Fakes
+from aotgrad.tensors.functional import memory_of
+from aotgrad.torch_versions import FakeTensorMode, OpOverload, schema_of
+from aotgrad.tracing.joint import JointGraph
+
+Body: TypeAlias = dict[str, Any]
+"""As JSON text is read; whoever forges it may as well write code."""
+_OF_TRACING = frozenset(
+    {"source", "stack_trace", "nn_module_stack", "location", "roles", "copied before it is overwritten"}
+)
+"""What nodes note that nobody reads once a graph is cut, but who tells of the user's line."""
+_OF_HISTORIES = frozenset({APART, HISTORY, REPEATS})
+"""What is read of the joint graph alone."""
+_OTHERS = frozenset({"aotgrad_functional"})
+"""Operators that are made while a graph is traced."""
+
+
+def later_of(graphs: Graphs) -> Plain:
+    """Both graphs, and what they call."""
+    joint, backward = graphs.joint, graphs.backward
+    if joint.dynamic:
+        raise Unwritable("a number that varies is among the sizes")
+    texts = {
+        "joint": _written(joint.graph, joint.outputs, frozenset()),
+        "backward": _written(backward.module.graph, (backward.inputs, backward.outputs), _OF_HISTORIES),
+    }
+    nodes = [*joint.graph.nodes, *backward.module.graph.nodes]
+    called = {node.target: str(schema_of(node.target)) for node in nodes if isinstance(node.target, OpOverload)}
+    if any(target.namespace in _OTHERS for target in called):
+        raise Unwritable("it calls an operator of the program's that writes to its arguments")
+    graphs.name = _name(texts["backward"])
+    return {
+        "operators": [[str(target), schema] for target, schema in called.items()],
+        "followed": joint.followed,
+        **texts,
+    }
+
+
+def later_read(data: Body, facts: Facts, plan: Plan) -> Graphs:
+    """Raises where this process has not the operators."""
+    for name, schema in data["operators"]:
+        if str(schema_of(read({"o": name}))) != schema:
+            raise ValueError(name)
+
+    def joint() -> JointGraph:
+        graph, outputs = _read(data["joint"])
+        return JointGraph(
+            graph,
+            torch.nn.Module(),
+            facts,
+            outputs,
+            data["followed"],
+            stages=plan.stages,
+            behind=plan.layout.behind,
+        )
+
+    def backward() -> Half:
+        graph, (inputs, outputs) = _read(data["backward"])
+        return Half(fx.GraphModule(torch.nn.Module(), graph), inputs, outputs)
+
+    graphs = Graphs(joint, backward)
+    graphs.name = _name(data["backward"])
+    return graphs
+
+
+def _name(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _written(graph: fx.Graph, outputs: object, unread: frozenset[str]) -> str:
+    text = json.dumps(_Writer(graph, unread).body(outputs), separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 2)).decode()
+
+
+class _Writer:
+    def __init__(self, graph: fx.Graph, unread: frozenset[str]) -> None:
+        self._graph, self._unread = graph, _OF_TRACING | unread
+        self._numbers = {node: number for number, node in enumerate(graph.nodes)}
+        self._kinds: dict[str, int] = {}
+        self._memories: dict[int, int] = {}
+        self._bytes: list[Plain] = []
+
+    def body(self, outputs: object) -> dict[str, Plain]:
+        nodes = [self._node(node) for node in self._graph.nodes]
+        kinds: list[Plain] = [json.loads(kind) for kind in self._kinds]
+        return {"kinds": kinds, "memories": self._bytes, "nodes": nodes, "outputs": write(outputs)}
+
+    def _node(self, node: fx.Node) -> Plain:
+        if node.op not in ("placeholder", "call_function", "output"):
+            raise Unwritable("it holds a tensor of its own" if node.op == "get_attr" else f"it has a node {node.op}")
+        target = write(node.target) if node.op == "call_function" else None
+        notes = {name: write(value, self._leaf) for name, value in node.meta.items() if self._is_told(name)}
+        kwargs = {name: write(value, self._leaf) for name, value in node.kwargs.items()}
+        value = write(node.meta.get("val"), self._leaf)
+        return [node.op, node.name, target, write(tuple(node.args), self._leaf), kwargs, value, notes]
+
+    def _is_told(self, name: str) -> bool:
+        return name != "val" and name not in self._unread
+
+    def _leaf(self, value: object) -> Plain:
+        if isinstance(value, fx.Node):
+            return {"n": self._numbers[value]}
+        return {"v": self._tensor(value)} if isinstance(value, torch.Tensor) else None
+
+    def _tensor(self, value: torch.Tensor) -> list[Plain]:
+        if value.layout is not torch.strided or value.is_conj() or value.is_neg() or value.is_quantized:
+            raise Unwritable("a tensor in it is of a kind of its own")
+        sizes = (tuple(value.shape), tuple(value.stride()), value.storage_offset())
+        kind = json.dumps(write((value.dtype, value.device, *sizes[:2])))
+        memory = self._memories.setdefault(memory_of(value), len(self._memories))
+        if memory == len(self._bytes):
+            self._bytes.append(write(value.untyped_storage().nbytes()))
+        return [self._kinds.setdefault(kind, len(self._kinds)), memory, write(sizes[2])]
+
+
+def _read(text: str) -> tuple[fx.Graph, Any]:
+    return _Reader(json.loads(zlib.decompress(base64.b64decode(text)))).graph()
+
+
+class _Reader:
+    def __init__(self, body: Body) -> None:
+        self._body = body
+        self._nodes: list[fx.Node] = []
+        self._kinds = [read(kind) for kind in body["kinds"]]
+        self._fakes = Fakes(FakeTensorMode())
+        self._memories = [self._fakes.memory(size) for size in body["memories"]]
+
+    def graph(self) -> tuple[fx.Graph, Any]:
+        graph = fx.Graph()
+        later = []
+        for op, name, target, args, kwargs, value, notes in self._body["nodes"]:
+            called = name if op == "placeholder" else "output" if op == "output" else read(target)
+            given = {key: read(each, self._leaf) for key, each in kwargs.items()}
+            node = graph.create_node(op, called, read(args, self._leaf), given, name)
+            self._nodes.append(node)
+            if value is not None:
+                node.meta["val"] = read(value, self._leaf)
+            later.append((node, notes))
+        for node, notes in later:  # which may name nodes that come after
+            node.meta.update((key, read(each, self._leaf)) for key, each in notes.items())
+        return graph, read(self._body["outputs"])
+
+    def _leaf(self, tag: str, held: Any) -> object:
+        if tag == "n":
+            return self._nodes[held]
+        kind, memory, offset = held
+        dtype, device, size, stride = self._kinds[kind]
+        return self._fakes.over(self._memories[memory], dtype, device, size, stride, offset)
