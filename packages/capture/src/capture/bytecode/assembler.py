@@ -59,6 +59,7 @@ def assemble(body: Body, template: CodeType, **overrides: object) -> CodeType:
 
 
 def _with_counts(overrides: dict[str, Any]) -> dict[str, Any]:
+    """The overrides, with ``co_nlocals`` brought in line with another tuple of local variables."""
     if "co_varnames" in overrides:
         return {"co_nlocals": len(overrides["co_varnames"]), **overrides}
     return overrides
@@ -188,6 +189,7 @@ class _Lowering:
         i = 0
         while i < len(self.instructions):
             instruction = self.instructions[i]
+            # The pad has to come right before the target, wherever the jumps to it are.
             if PY312 and instruction in self.exhausted:
                 self._end_loop(instruction, self.instructions[i - 1])
             first = len(self.out)
@@ -309,6 +311,7 @@ def _lower_jump(lowering: _Lowering, jump: Instruction) -> None:
     elif raw == "JUMP_NO_INTERRUPT":
         raw = "JUMP_BACKWARD_NO_INTERRUPT" if backward else "JUMP_FORWARD"
     elif raw.startswith("POP_JUMP"):
+        # 3.11 has a raw opcode for each direction, later ones only jump forward on a condition.
         if not PY312:
             raw = raw.replace("JUMP", "JUMP_BACKWARD" if backward else "JUMP_FORWARD")
         elif backward:
@@ -336,6 +339,7 @@ _OPPOSITE = {
 
 
 def _lower_call(lowering: _Lowering, call: Instruction) -> None:
+    # 3.11 splits a call in two: PRECALL has the cache of the callable's kind.
     if not PY312:
         lowering.emit("PRECALL", call.arg, call)
     lowering.emit("CALL", call.arg, call)
@@ -344,6 +348,7 @@ def _lower_call(lowering: _Lowering, call: Instruction) -> None:
 def _lower_call_kw(lowering: _Lowering, call: Instruction) -> None:
     count, names = call.arg
     index = lowering.pools.const(names)
+    # 3.13 takes the names off the stack; before, KW_NAMES leaves them for the CALL that follows.
     if PY313:
         lowering.emit("LOAD_CONST", index, call)
         lowering.emit("CALL_KW", count, call)
