@@ -122,6 +122,7 @@ class FunctionValue(Value):
         return ctx.throw(AttributeError, f"'function' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        # Other functions of the same code share what a write to these would change, or what a call looks at first.
         if self.real is not None or value is None or name in ("__code__", "__defaults__"):
             super().set_attribute(ctx, name, value)
         assert value is not None
@@ -140,7 +141,7 @@ class FunctionValue(Value):
 
 
 def docstring(code: CodeType) -> str | None:
-    """What ``__doc__`` of a function made of this code says at first."""
+    """The ``__doc__`` that a function made of this code has at first."""
     first = code.co_consts[0] if code.co_consts else None
     flag = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # from 3.14 on the first constant may be any text
     return first if isinstance(first, str) and code.co_flags & flag == flag else None
@@ -168,6 +169,8 @@ _BINDS_AGAIN = getattr(MethodType, "__get__", None)
 
 
 class BoundMethod(Value):
+    """A method: a function with the object that it was read from."""
+
     def __init__(self, receiver: Value, function: Value) -> None:
         self.receiver = receiver
         self.function = function
@@ -188,6 +191,7 @@ class BoundMethod(Value):
             return BuiltinValue(_BINDS_AGAIN, receiver=self)
         if name == "__call__":
             return self
+        # Those that the type of methods has itself.
         if name in ("__class__", "__init__", "__hash__", "__eq__", "__ne__", "__repr__", "__reduce__", "__str__"):
             return type_attribute(ctx, self, name)
         # Names that a method has not itself are its function's, as in CPython.
@@ -266,6 +270,7 @@ class PartialValue(Value):
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name == "func":
+            # CPython flattens partials of partials when it makes them; this one was only made here.
             if self.source is None and isinstance(self.function, PartialValue):
                 ctx.stop(Kind.ATTRIBUTE, f"`func` of {self.describe()}, which is made of another, is read")
             return self.function

@@ -105,7 +105,7 @@ class CoroutineValue(SuspendableValue):
 
 
 class CoroutineWrapper(IteratorValue):
-    """What ``__await__`` of a coroutine gives."""
+    """The iterator that ``__await__`` of a coroutine gives."""
 
     def __init__(self, coroutine: CoroutineValue) -> None:
         self.coroutine = coroutine
@@ -137,7 +137,7 @@ class CoroutineWrapper(IteratorValue):
 
 
 class YieldedToAsync(Value):
-    """What an asynchronous generator yields, as distinct from what it awaits lets through."""
+    """A value that an asynchronous generator yields, as distinct from what something that it awaits lets through."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -164,7 +164,7 @@ class AsyncGeneratorValue(SuspendableValue):
 
 
 class AsyncStep(IteratorValue):
-    """What ``asend`` and ``__anext__`` give: awaiting it runs the generator to its next ``yield``."""
+    """The awaitable that ``asend`` and ``__anext__`` give: awaiting it runs the generator to its next ``yield``."""
 
     name = "__anext__()/asend()"
 
@@ -214,7 +214,8 @@ class AsyncStep(IteratorValue):
             ctx.throw(RuntimeError, f"cannot reuse already awaited {self.name}")
 
     def _outcome(self, ctx: Tracer, run: Any) -> Value | None:
-        """What came out for the one who awaits; a value that was yielded is the result of the step."""
+        """The next value for the one who awaits, or None when the step is over, with what was yielded in
+        ``returned``."""
         generator = self.generator
         try:
             found: Value | None = run()
@@ -239,7 +240,7 @@ class AsyncStep(IteratorValue):
 
 
 class AsyncThrow(AsyncStep):
-    """What ``athrow`` gives, and, without an exception, ``aclose``."""
+    """The awaitable that ``athrow`` gives, and, without an exception, ``aclose``."""
 
     def __init__(self, generator: AsyncGeneratorValue, error: ExceptionValue | None = None) -> None:
         super().__init__(generator)
@@ -249,6 +250,7 @@ class AsyncThrow(AsyncStep):
     def send(self, ctx: Tracer, sent: Value) -> Value | None:
         generator = self.generator
         self._refuse_reuse(ctx)
+        # As in CPython, which closes what has ended without a word.
         if generator.finished:
             self.finished = True
             return None
@@ -268,6 +270,7 @@ class AsyncThrow(AsyncStep):
         return self._outcome(ctx, lambda: self._begin(ctx))
 
     def _begin(self, ctx: Tracer) -> Value | None:
+        # What is thrown is not the step's end: only what comes out of the generator is.
         error = self.error
         if error is None:
             self.generator.closed = True
@@ -322,14 +325,14 @@ STEP_TYPES = tuple(_STEPS.values())
 
 
 def is_awaitable(value: Value) -> bool:
-    """Whether ``await`` runs it as it is."""
+    """True if ``await`` runs it as it is."""
     if isinstance(value, GeneratorValue):
         return bool(value.frame.code.co_flags & inspect.CO_ITERABLE_COROUTINE)
     return isinstance(value, CoroutineValue)
 
 
 def awaited(ctx: Tracer, value: Value) -> Value | None:
-    """What runs when this is awaited; None where it is nothing to await."""
+    """The value that runs when this is awaited; None where it is nothing to await."""
     if is_awaitable(value) or isinstance(value, AsyncStep):
         return value
     if not isinstance(value, UserObject):

@@ -107,7 +107,7 @@ class SequenceIterator(IteratorValue):
             ctx.stop(Kind.ITERATION, "a set is iterated while its items change")
 
     def has_moved(self) -> bool:
-        """Whether items of a set came or went since it was made."""
+        """True if items of a set came or went since the iterator was made."""
         return isinstance(self.owner, SetValue) and tuple(self.owner.entries) != self._keys
 
     def python_type(self) -> type:
@@ -158,6 +158,7 @@ class DequeIterator(IteratorValue):
         return self.length - self._left
 
     def has_moved(self) -> bool:
+        """True if items of the deque came or went since the iterator was made."""
         return self.owner.moves != self._moves
 
     def python_type(self) -> type:
@@ -262,7 +263,7 @@ class DictIterator(IteratorValue):
         return realize(ctx, key if self.which == "keys" else value)
 
     def has_moved(self) -> bool:
-        """Whether keys came or went since it was made."""
+        """True if keys came or went since the iterator was made."""
         return self.owner.moves != self._moves
 
     def _insist_on_the_keys(self, ctx: Tracer) -> None:
@@ -283,6 +284,8 @@ class DictIterator(IteratorValue):
 
 
 class RangeIterator(IteratorValue):
+    """Over a ``range``."""
+
     def __init__(self, values: range) -> None:
         self.values = values
         self.position = 0
@@ -412,6 +415,8 @@ class SliceIterator(IteratorValue):
 
 
 class ZipIterator(IteratorValue):
+    """``zip`` and its kin, which end with the shortest of their iterators."""
+
     def __init__(self, iterators: Sequence[IteratorValue], *, strict: bool = False, cls: type = zip) -> None:
         self.iterators = list(iterators)
         self.strict = strict
@@ -452,6 +457,8 @@ class ZipIterator(IteratorValue):
 
 
 class EnumerateIterator(IteratorValue):
+    """``enumerate``; its numbers are a `CountIterator`, as they may be symbols."""
+
     def __init__(self, numbers: CountIterator, over: IteratorValue) -> None:
         self.numbers = numbers
         self.over = over
@@ -492,6 +499,8 @@ class MapIterator(IteratorValue):
 
 
 class FilterIterator(IteratorValue):
+    """``filter``; without a predicate items are kept by their own truth."""
+
     def __init__(self, predicate: Value, source: IteratorValue) -> None:
         self.predicate = predicate
         self.over = source
@@ -538,6 +547,6 @@ class PairIterator(IteratorValue):
 
 
 def taken_result(ended: Any) -> tuple[Value, ...]:
-    """What the StopIteration at the end carries: the result, the first time."""
+    """The arguments of the StopIteration at the end: the result, the first time that it is asked for."""
     result, ended.returned = ended.returned, NONE
     return () if is_none(result) else (result,)

@@ -38,6 +38,7 @@ class SequenceValue(Value):
         return iter(self.items)
 
     def _constants(self) -> list[object]:
+        """The items as objects; raises `NotConstant` unless all are constants."""
         return [_constant_item(item) for item in self.items]
 
 
@@ -52,7 +53,7 @@ class ListValue(SequenceValue):
     """A list (or deque): mutable, so it has an identity and is never a constant."""
 
     moves = 0
-    """How often items came or went; the iterators of a deque go by it."""
+    """Counts the times that items came or went; the iterators of a deque go by it."""
 
     def __init__(self, items: Iterable[Value], source: Source | None = None, cls: type = list) -> None:
         super().__init__(items, source, cls)
@@ -76,19 +77,21 @@ class OutsideList(ListValue):
     ) -> None:
         self.source = source
         self.symbolic_length = symbolic_length
-        """How long it was, where that is known to vary."""
+        """Gives the length that it had, where that is known to vary."""
         self.cls = list
         self.maxlen = None
         self.added: list[Value] = []
         self._read = read
 
     def __getattr__(self, name: str) -> object:
+        """Reads the items when they are first asked for: a list that only grows is never read."""
         if name != "items":
             raise AttributeError(name)
         self.items = [*self._read(), *self.added]
         return self.items
 
     def is_unread(self) -> bool:
+        """True if nobody has looked into it yet."""
         return "items" not in self.__dict__
 
     def grow(self, more: Iterable[Value]) -> None:
@@ -122,7 +125,7 @@ class TupleValue(SequenceValue):
 
 
 _GETTERS_OF_ITEMS = ("_tuplegetter", "member_descriptor")
-"""What the members of named tuples are, and of torch's return types; a subclass may have others by their names."""
+"""The types of members that give an item; a subclass may have members of other types by the fields' names."""
 
 
 def field_names(cls: type) -> tuple[str, ...]:
@@ -152,6 +155,8 @@ def require_plain_tuple(ctx: Tracer, cls: type) -> None:
 
 
 class SliceValue(Value):
+    """A ``slice``, whose parts may be symbols."""
+
     def __init__(self, start: Value, stop: Value, step: Value) -> None:
         self.start, self.stop, self.step = start, stop, step
 
