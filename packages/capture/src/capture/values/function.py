@@ -122,7 +122,7 @@ class FunctionValue(Value):
         return ctx.throw(AttributeError, f"'function' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
-        # Other functions of the same code share what a write to these would change, or what a call looks at first.
+        # A real function is left to CPython; of one made here, these two are no attributes but what a call goes by.
         if self.real is not None or value is None or name in ("__code__", "__defaults__"):
             super().set_attribute(ctx, name, value)
         assert value is not None

@@ -415,7 +415,7 @@ class SliceIterator(IteratorValue):
 
 
 class ZipIterator(IteratorValue):
-    """``zip`` and its kin, which end with the shortest of their iterators."""
+    """``zip``, and the rows of arguments for ``map``: ends with the shortest of its iterators."""
 
     def __init__(self, iterators: Sequence[IteratorValue], *, strict: bool = False, cls: type = zip) -> None:
         self.iterators = list(iterators)

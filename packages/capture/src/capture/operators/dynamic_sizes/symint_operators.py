@@ -41,13 +41,18 @@ def operator_of(function: object) -> OpOverloadPacket | None:
 
 
 def define_all() -> None:
-    """For whoever reads a graph that another process wrote."""
+    """Defines all operators, for whoever reads a graph that another process wrote."""
     for name, definition in _DEFINITIONS.values():
         _defined(name, definition)
 
 
 def _defined(name: str, definition: Definition) -> OpOverloadPacket:
     def define() -> str:
+        """Defines one of torch's operators with symbols for its numbers, and gives the name.
+
+        ``fake_kernel`` computes on tensors without data, and ``computes``, where it is given, in place of the
+        operator.
+        """
         definition()
         return f"{NAMESPACE}::{name}"
 
@@ -64,9 +69,11 @@ def define(operator: OpOverload, fake_kernel: Callable[..., Any], computes: Call
 
 
 def overloads_of(name: str) -> list[OpOverload]:
+    """The overloads of an operator, but for those that write to ``out=``."""
     packet = getattr(torch.ops.aten, name)
     return [getattr(packet, overload) for overload in packet.overloads() if "out" not in overload]
 
 
 def define_as(name: str, schema: str, computes: Callable[..., object], fake_kernel: Callable[..., object]) -> None:
+    """Defines an operator of ours, marked as one that follows the rules for being traced."""
     install(name, schema, computes, fake_kernel, tags=(torch.Tag.pt2_compliant_tag,))
