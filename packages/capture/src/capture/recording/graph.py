@@ -508,7 +508,7 @@ def _drop(record: logging.LogRecord) -> bool:
 
 
 class Handle:
-    """What a state switch returned: its node in the graph, and the live object of the evaluation."""
+    """The result of a state switch: its node in the graph, and the live object of the evaluation."""
 
     __slots__ = ("live", "node")
 

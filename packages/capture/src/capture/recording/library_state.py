@@ -18,6 +18,7 @@ from capture.torch_versions import (
 )
 from capture.values import default_devices
 
+# Functions without arguments: the engine asks each in every call, and compares the answer.
 _STATE: tuple[tuple[str, Callable[[], object]], ...] = (
     ("is_grad_enabled", torch.is_grad_enabled),
     ("is_inference_mode_enabled", torch.is_inference_mode_enabled),

@@ -1,4 +1,4 @@
-"""How results lie in memory, and how exact statistics are, where torch's fakes tell otherwise than its kernels.
+"""Corrections of torch's fakes, where its kernels lay results out otherwise or give statistics of another precision.
 
 Who asks for strides, or whether a tensor is contiguous, is told what the kernel will give.  Dynamic sizes are left
 alone, because to look at their strides would fix them.

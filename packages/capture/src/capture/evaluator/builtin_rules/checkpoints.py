@@ -22,6 +22,8 @@ _OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop
 
 @rule(torch.utils.checkpoint.checkpoint)
 def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Value:
+    """Evaluates the function as a region of the graph, where it is one in which torch's checkpoint does nothing
+    else."""
     args = tuple(realize(ctx, arg) for arg in args)
     own = {name: kwargs.pop(name) for name in _OWN if name in kwargs}
     if not torch.is_grad_enabled():
@@ -43,7 +45,10 @@ def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Va
 
 
 def _read_again(ctx: World, function: Value) -> None:
-    """Backward calls the function once more, which then finds in its closure what is there by that time."""
+    """Ends the graph before a variable of the function's closure is bound anew.
+
+    Backward calls the function once more, which then finds in its closure what is there by that time.
+    """
     instruction, step = ctx.graph.mode.journal.place
     for cell in _cells(function, set()):
         explanation = "a variable of the function in a `checkpoint` is bound anew before backward calls it again"
@@ -63,7 +68,10 @@ def _cells(function: Value, met: set[int]) -> Iterator[CellValue]:
 
 
 def _note_reentrant(ctx: World, results: Sequence[TensorValue]) -> None:
-    """Results of a reentrant one: of a function with a backward of its own, whose results all have gradients."""
+    """Notes the results of a reentrant checkpoint, and ends the graph where it would treat them otherwise.
+
+    To torch it is a function with a backward of its own, whose results all have gradients.
+    """
     origins = [History([value.fake]).beginnings() for value in results if value.fake.grad_fn is not None]
     if any(each != origins[0] for each in origins):
         explanation = "a reentrant `checkpoint` gives zeros, not nothing, to what only an unused result hangs on"

@@ -16,6 +16,7 @@ from capture.values.mapping import DictValue
 
 @rule(builtins.__build_class__, kinds=(FunctionValue, ConstantValue))
 def build_class(ctx: World, body: FunctionValue, name: ConstantValue, *bases: Value, **keywords: Value) -> MadeClass:
+    """Evaluates a class statement: the body fills a namespace, of which a dummy class is made."""
     if keywords:
         hint = "define it outside of the function"
         ctx.stop(Kind.CLASS, f"the class `{name.value}` is defined with arguments for whoever makes it", hint)

@@ -55,6 +55,7 @@ def throw(
 
 
 def _to_throw(ctx: Tracer, raised: Value, value: Value) -> ExceptionValue:
+    """The exception to throw, made where a class was given."""
     if PY312 and not is_none(value):
         ctx.stop(Kind.GENERATOR, "an exception is thrown by its class and arguments, of which Python warns")
     error = value if isinstance(value, ExceptionValue) else raised

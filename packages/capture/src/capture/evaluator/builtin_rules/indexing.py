@@ -92,7 +92,7 @@ def index_of(ctx: Tracer, value: Value) -> int:
 
 
 def has_index(value: Value) -> bool:
-    """Whether it may be used as a position."""
+    """True if it may be used as a position."""
     return isinstance(value, SymbolicNumber) or held_by(value.python_type(), "__index__") is not None
 
 

@@ -44,6 +44,8 @@ def names(ctx: World, *operands: Value) -> Value:
 
 
 def _looks_at_its_caller(function: Any) -> None:
+    """Registers a function whose caller is left to CPython as a whole: it sees the caller's frame."""
+
     @rule(function)
     def leave(ctx: World, *operands: Value, **options: Value) -> Value:
         ctx.leave_frame(Kind.FRAME, f"`{function.__name__}` looks at the frame that calls it")

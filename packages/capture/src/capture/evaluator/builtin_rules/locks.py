@@ -39,6 +39,7 @@ def take(ctx: World, lock: LockValue, blocking: Value = TRUE, timeout: Value = _
 
 
 def _insist_on_waiting(ctx: Tracer, lock: Value, blocking: Value, limited: bool) -> None:
+    """Breaks where taking a lock may fail, as the program then branches on the answer."""
     if limited or blocking.constant() not in (True, 1):
         ctx.stop(Kind.LOCK, f"{lock.describe()} is taken if it is free", _HINT)
 
@@ -57,6 +58,7 @@ def release(ctx: World, lock: LockValue, *exception: Value) -> Value:
 
 
 def _rely_on_its_being_held(ctx: World, lock: LockValue) -> None:
+    """Relies on a lock that is released here being held when the frame begins."""
     assert lock.source is not None
     if lock in ctx.effects.changed() or not lock.is_held_now():
         ctx.stop(Kind.LOCK, f"{lock.describe()} is released, which was not taken here", _HINT)

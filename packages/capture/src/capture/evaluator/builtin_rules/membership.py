@@ -47,7 +47,7 @@ def item_in_sequence(ctx: Tracer, container: SequenceValue, item: Value) -> Valu
 
 
 def _among(ctx: Tracer, items: Sequence[Value], item: Value) -> Value:
-    """What a container holds is asked whether it equals what is looked for."""
+    """True if an item of the container equals what is looked for, asked in this order, up to the first."""
     return boolean(any(values_equal(ctx, other, item) for other in items))
 
 
