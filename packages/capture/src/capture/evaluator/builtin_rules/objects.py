@@ -82,6 +82,7 @@ def is_instance(ctx: World, value: Value, classes: Value) -> Value:
 
 
 def _ask(ctx: World, question: Any, obj: object, candidate: Any) -> Value:
+    """The answer of ``isinstance`` or ``issubclass`` itself, where no code of the program has a say in it."""
     owner, _ = lookup(candidate, "__subclasshook__") if isinstance(candidate, type) else (object, None)
     if not trusted(owner):
         ctx.stop(Kind.CLASS, f"the class `{owner.__qualname__}` has code that says what is a subclass")
@@ -96,7 +97,7 @@ def _ask(ctx: World, question: Any, obj: object, candidate: Any) -> Value:
 
 
 def _is_like_a_protocol(ctx: Tracer, value: Value, protocol: Any) -> Value:
-    """Where the class does not answer, the attributes that the object has at the moment do."""
+    """True if the class has the protocol's members; ends the graph where the object's own attributes decide."""
     try:
         if issubclass(value.python_type(), protocol):
             return TRUE
@@ -114,6 +115,7 @@ def is_subclass(ctx: World, cls: ClassValue, candidate: ClassValue) -> Value:
 
 
 def _is_like_a_class(candidate: object) -> bool:
+    """True if ``isinstance`` takes it in the place of a class."""
     return isinstance(candidate, (type, UnionType)) or not is_missing(lookup(type(candidate), "__instancecheck__")[1])
 
 
@@ -136,7 +138,7 @@ _FLAGS = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
 
 
 def _is_flagged(ctx: Tracer, value: TensorValue, candidate: object) -> bool:
-    """A tensor may be marked as a parameter or buffer by an attribute of its own."""
+    """True for a tensor that is marked as a parameter or buffer by an attribute of its own."""
     flag = _FLAGS.get(candidate)
     if flag is None or (flag not in value.written and not hasattr(value.obj, flag)):
         return False
@@ -145,7 +147,7 @@ def _is_flagged(ctx: Tracer, value: TensorValue, candidate: object) -> bool:
 
 @rule(callable, kinds=(None,))
 def is_callable(ctx: Tracer, value: Value) -> Value:
-    """As C asks: of the type alone.  A class as such has a ``__call__``, that of its metaclass."""
+    """``callable``, which in C asks the type alone.  A class as such has a ``__call__``, that of its metaclass."""
     return boolean(not is_missing(lookup(value.python_type(), "__call__")[1]))
 
 
@@ -170,14 +172,15 @@ def _as_name(ctx: Tracer, name: ConstantValue) -> str:
 
 
 def _as_name_to_read(ctx: Tracer, owner: Value, name: ConstantValue) -> str:
-    """Members of a text enum name attributes, too, where nobody is told of the name."""
+    """The name of an attribute that is read: members of a text enum are names, too, where nobody is told of the
+    name."""
     if isinstance(name.value, str) and type(name.value) is not str and not _tells_names(owner.python_type()):
         return plain_text(ctx, name.value)
     return _as_name(ctx, name)
 
 
 def _tells_names(cls: type) -> bool:
-    """Whether reading an attribute runs code, which is given its name; of torch's modules it is known."""
+    """True if reading an attribute runs code, which is given its name; that of torch's modules is known."""
     members = (getattr(cls, "__getattribute__", None), getattr(cls, "__getattr__", TORCHS["__getattr__"]))
     return any(isinstance(member, FunctionType) and member is not TORCHS["__getattr__"] for member in members)
 
@@ -193,6 +196,7 @@ def get_attribute(ctx: Tracer, value: Value, name: ConstantValue, default: Value
 
 
 def _attempted(ctx: Tracer, value: Value, name: str) -> Value | None:
+    """The attribute; None where reading it raises AttributeError."""
     return ctx.attempt(PartialValue(BuiltinValue(getattr, receiver=value), [ConstantValue(name)], {}), AttributeError)
 
 
@@ -282,7 +286,7 @@ def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: Constant
 def methods_of_constants(
     ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
-    """Methods of strings, numbers and the like on constant operands: immutable receivers make them pure."""
+    """The family of methods of strings, numbers and the like on constants: immutable receivers make them pure."""
     # The class that a method of C belongs to.
     owner = None if isinstance(function, type) else getattr(function, "__objclass__", None)
     if owner in _IMMUTABLE and args and isinstance(args[0], ConstantValue):
@@ -344,6 +348,8 @@ def _truth_of_tensor(ctx: World, value: TensorValue) -> Value:
 
 
 def _object_to_number(wanted: type, *names: str) -> Any:
+    """The rule that turns an object into a number by the first of these methods that its class has."""
+
     def convert(ctx: Tracer, value: UserObject) -> Value:
         for name in names:
             # ``__index__`` gives a whole number, which is then converted.
@@ -435,7 +441,8 @@ def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
 
 @rule(weakref.ref.__call__, kinds=(UserObject,))
 def dereference(ctx: Tracer, reference: UserObject) -> Value:
-    """What a weak reference leads to, where that was met on another path; the graph relies on it leading there."""
+    """The object that a weak reference leads to, where it was met on another path; the graph relies on it leading
+    there."""
     target = weakref.ref.__call__(reference.obj) if type(reference.obj) is weakref.ref else None  # a subclass may count
     found = ctx.known(target)
     if reference.source is None or found is None:
@@ -447,5 +454,8 @@ def dereference(ctx: Tracer, reference: UserObject) -> Value:
 
 @rule(weakref.ref, weakref.proxy, weakref.finalize)
 def refer_weakly(ctx: World, *operands: Value, **options: Value) -> Value:
-    """Whoever asks for it knows when the object ends, which is when no variable of the function holds it any more."""
+    """Leaves the frame to CPython, as whoever asks for a weak reference knows when the object ends.
+
+    It ends when no variable of the function holds it any more.
+    """
     ctx.leave_frame(Kind.WEAK_REFERENCE, f"a weak reference to {realize(ctx, operands[0]).describe()} is made")

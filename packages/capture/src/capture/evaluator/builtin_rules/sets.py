@@ -29,7 +29,7 @@ def _union(left: _Keys, right: _Keys) -> _Keys:
 
 
 def _intersection(left: _Keys, right: _Keys) -> _Keys:
-    """Of equal items, those of the smaller one."""
+    """The items in both; of equal items, those of the smaller set, as in C."""
     fewer, more = (left, right) if len(left) < len(right) else (right, left)
     return {key: item for key, item in fewer.items() if key in more}
 
@@ -43,6 +43,7 @@ def _symmetric_difference(left: _Keys, right: _Keys) -> _Keys:
 
 
 def _both(ctx: Tracer, function: Any, left: Value, right: Value) -> tuple[_Keys, _Keys]:
+    """The items of two operands; ends the graph where one is not like a set."""
     first, second = keys_like_a_set(ctx, left), keys_like_a_set(ctx, right)
     if first is None or second is None:
         ctx.stop(Kind.BUILTIN, f"`{function.__name__}` of {left.describe()} and {right.describe()}")
@@ -50,6 +51,8 @@ def _both(ctx: Tracer, function: Any, left: Value, right: Value) -> tuple[_Keys,
 
 
 def _set_operator(function: object, in_place: object, combine: Callable[[_Keys, _Keys], _Keys]) -> None:
+    """Registers the rules for an operator of sets and its form in place."""
+
     def apply(ctx: Tracer, left: Value, right: Value) -> Value:
         # The left operand says which kind it is, so `frozenset | set` is a frozenset; the keys of a dict give a set.
         cls = frozenset if left.python_type() is frozenset else set
@@ -112,7 +115,7 @@ def update_set(ctx: World, items: SetValue, *others: Value) -> Value:
 
 
 def searched_key(ctx: Tracer, item: Value) -> object:
-    """What is looked for in a set, in which a set is found as the frozenset that it equals."""
+    """The key that an item has in a set; a set is found as the frozenset that it equals."""
     item = realize(ctx, item)
     if not isinstance(item, SetValue) or item.cls is not set:
         return key_of(ctx, item)
@@ -208,6 +211,8 @@ def clear_set(ctx: Tracer, items: SetValue) -> Value:
 
 
 def _combining(combine: Callable[[_Keys, _Keys], _Keys]) -> tuple[Any, Any]:
+    """The rules for a method of sets and for the one that updates."""
+
     def made(ctx: Tracer, items: SetValue, *others: Value) -> Value:
         entries = items.entries
         for other in others:

@@ -26,7 +26,7 @@ def signature(ctx: Tracer, function: Value) -> Value:
 
 
 def _existing(ctx: Tracer, value: Value) -> Any:
-    """The real callable, or one with the same signature."""
+    """The real callable, or one with the same signature; None where there is none."""
     if isinstance(value, FunctionValue):
         return value.function or _like(ctx, value)
     if isinstance(value, BoundMethod):

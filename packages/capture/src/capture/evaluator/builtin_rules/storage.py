@@ -1,5 +1,6 @@
-"""What subclasses of the builtin containers reach through ``super()``: special methods as the operators they serve,
-and the builtin constructors.
+"""The methods of builtin containers that subclasses reach through ``super()``, as the operators that they serve.
+
+The builtin constructors are among them.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def start_kernel(ctx: World, kernel: KernelValue, grid: Value, /, *args: Value, 
 
 
 class _Evaluator:
-    """Calls of kernels in evaluated code."""
+    """The caller of kernels in evaluated code: an item is a value."""
 
     def __init__(self, ctx: Any) -> None:
         self.ctx = ctx
@@ -63,6 +63,7 @@ class _Evaluator:
             raise Refused(f"it is given {value.describe()}") from None
 
     def _number(self, value: ScalarValue) -> object:
+        """A number of the run: known now, a float in a tensor, or a symbol."""
         number = value.of_this_call()
         if number is not None:
             return number
@@ -74,6 +75,7 @@ class _Evaluator:
         return symbol.example
 
     def _object(self, value: UserObject) -> object:
+        """An object of Triton's, a constant of the operator, which is relied on as that very object."""
         if value.source is None or value.overlay:
             raise Refused(f"it is given {value.describe()}")
         self.ctx.guard(value.source, "is", value.obj)
@@ -84,6 +86,7 @@ class _Evaluator:
         return made
 
     def holder(self, item: Value, *, written: bool) -> Value | None:
+        """The tensor to hand over for one that views its memory."""
         fake = self.seen(item)
         memory = memory_of(fake)
         inputs = [self.ctx.tensors[id(given)] for given in self.ctx.graph.inputs_over.get(memory, ())]
@@ -115,6 +118,7 @@ class _Evaluator:
         return [*value.shape(self.ctx).elements(self.ctx), *strides, self.ctx.call_builtin(operator.sub, begins, {})]
 
     def _asked(self, value: TensorValue, question: str, answer: Any, *dim: int) -> Value:
+        """A stride or an offset: a number, or a symbol that the graph asks the tensor for."""
         if isinstance(answer, int):
             return ConstantValue(answer)
         asked: Value = self.ctx.record(question, [value, *map(ConstantValue, dim)], {}, method=True)
