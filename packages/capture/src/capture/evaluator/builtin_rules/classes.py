@@ -25,12 +25,16 @@ def build_class(ctx: World, body: FunctionValue, name: ConstantValue, *bases: Va
 
 
 def _member(kind: object) -> None:
+    """The rule for ``property``, ``staticmethod`` or ``classmethod``."""
+
     @rule(kind)
     def make(ctx: Tracer, *functions: Value) -> Value:
         return MemberValue(kind, functions)
 
 
 def _change(which: str) -> None:
+    """The rule for ``property.setter`` or its kin."""
+
     @rule(getattr(property, which), kinds=(MemberValue, None))
     def change(ctx: Tracer, member: MemberValue, function: Value) -> Value:
         return changed_property(ctx, member, which, function)

@@ -103,6 +103,7 @@ def _fill(made: Value, value: Value, item: Any) -> None:
 
 def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | None) -> Value:
     """A copy of an object as Python makes it where its class says nothing: a new one with the same attributes."""
+    # Made by class statements alone, without slots: then attributes are all that it has.
     plain = type(value) is UserObject and value.cls.__flags__ & (1 << 9) and held_by(value.cls, "__slots__") is None
     plain = plain and all(base is object or base.__flags__ & (1 << 9) for base in value.cls.__mro__)
     own = any(_is_own(value.cls, name) for name in _HOOKS) or is_asked_for_what_is_missing(type(value.cls))

@@ -45,6 +45,7 @@ def _annotations(ctx: Tracer, function: FunctionValue) -> Value:
 
 
 def _copy(ctx: Tracer, wrapper: FunctionValue, wrapped: Value, name: str) -> None:
+    """Copies an attribute, if the wrapped function has it."""
     read = PartialValue(BuiltinValue(getattr, receiver=wrapped), [ConstantValue(name)], {})
     found = ctx.attempt(read, AttributeError)
     if found is not None:

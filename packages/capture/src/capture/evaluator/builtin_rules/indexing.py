@@ -106,6 +106,7 @@ def _position(ctx: Tracer, items: SequenceValue, index: Value) -> int:
 
 
 def slice_of(ctx: Tracer, value: SliceValue) -> slice:
+    """The slice, of numbers that are relied on."""
     parts = [realize(ctx, part) for part in value.parts()]
     if isinstance(parts[2], ConstantValue) and parts[2].value == 0:
         ctx.throw(ValueError, "slice step cannot be zero")
@@ -157,6 +158,8 @@ def index_constant(ctx: Tracer, value: ConstantValue, index: Value) -> Value:
 
 
 def _object_item(name: str) -> Callable[..., Value]:
+    """The rule for items of an object: its own special method."""
+
     def through_method(ctx: Tracer, owner: UserObject, *operands: Value) -> Value:
         method = owner.special(ctx, name)
         if method is None:

@@ -27,6 +27,7 @@ def local_variables(ctx: World) -> Value:
 
 @rule(vars)
 def variables(ctx: World, *operands: Value) -> Value:
+    """``vars()``; without an argument the variables of the function."""
     if not operands:
         return local_variables(ctx)
     if not isinstance(operands[0], UserObject):

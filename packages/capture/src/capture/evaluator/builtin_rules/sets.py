@@ -59,6 +59,7 @@ def _set_operator(function: object, in_place: object, combine: Callable[[_Keys, 
         return SetValue(combine(*_both(ctx, function, left, right)).items(), cls=cls)
 
     def change(ctx: Tracer, left: SetValue, right: Value) -> Value:
+        """The operator in place."""
         # A frozenset has no `|=`: the name is bound to a new one.
         if left.cls is not set:
             return apply(ctx, left, right)

@@ -30,6 +30,8 @@ _OPERATORS: dict[str, Callable[..., object]] = {
 
 
 def _through(function: Callable[..., object]) -> Callable[..., Value]:
+    """The rule that applies an operator to contents, past the methods of the subclass."""
+
     def apply(ctx: Tracer, *operands: Value) -> Value:
         return ctx.call_builtin(function, [contents_of(operand) for operand in operands], {})
 
@@ -40,6 +42,7 @@ def _register() -> None:
     for base in (*STORAGE, tuple, MappingProxyType):
         for name, function in _OPERATORS.items():
             member = vars(base).get(name)
+            # Rules that are written for a method itself know more than the operator's.
             if member is not None and member not in RULES:
                 rule(member, kinds=((SequenceValue, DictValue, SetValue),))(_through(function))
 

@@ -40,6 +40,7 @@ def _insist_on_quiet(ctx: Tracer, function: Callable[..., Any], operands: Sequen
     if not isinstance(pattern, ConstantValue) or type(pattern.value) not in (str, bytes):
         return
     flags = next((flag.value for flag in operands if isinstance(flag, ConstantValue) and _is_flag(flag.value)), 0)
+    # Compiled here to see whether it warns; ``re`` then has it in its cache, and says nothing at the call.
     with warnings.catch_warnings(record=True) as said, contextlib.suppress(Exception):
         warnings.simplefilter("always")
         re.compile(pattern.value, flags)

@@ -20,7 +20,10 @@ from capture.values.mapping import DictValue
 
 
 def _callee(ctx: Tracer, frame: Frame) -> tuple[Value, list[Value]]:
-    """The two slots below the arguments: one is NULL, or the upper one is the first argument."""
+    """The function and, for a method, its first argument, from the two slots below the arguments.
+
+    One of them is NULL, or the upper one is the first argument.
+    """
     upper, lower = frame.pop_unseen(), frame.pop_unseen()
     if upper is NULL:
         return realize(ctx, lower), []
@@ -58,13 +61,17 @@ def call_function_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 def _keywords(ctx: Tracer, mapping: Value) -> list[tuple[Any, Value]]:
+    """The keyword arguments in a mapping, with their keys as they are: no texts yet."""
     if isinstance(mapping, DictValue):
         return [(key, value) for key, (_, value) in mapping.entries.items()]
     return [(key.constant(), value) for key, value in pairs_of(ctx, mapping)]
 
 
 def _keyword(ctx: Tracer, function: Value, key: object) -> str:
-    """A member of a text enum is the name of a parameter; ``**kwargs`` would keep the member itself."""
+    """The name of a keyword argument; a member of a text enum will do where the callee has a parameter of that name.
+
+    ``**kwargs`` would keep the member itself.
+    """
     if type(key) is str:
         return key
     called = function.function if isinstance(function, BoundMethod) else function
@@ -76,6 +83,7 @@ def _keyword(ctx: Tracer, function: Value, key: object) -> str:
 
 
 def _call(ctx: Tracer, frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The result of a call; notes whose code is called, for restarts that are about the callee."""
     if isinstance(function, ClassValue) and function.cls is super and not args:
         return _super_here(ctx, frame)
     called = function.function if isinstance(function, BoundMethod) else function

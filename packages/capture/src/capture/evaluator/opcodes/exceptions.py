@@ -43,6 +43,7 @@ def _instance(ctx: Tracer, raised: Value) -> Value:
 
 
 def _reraise_current(ctx: World, frame: Frame) -> None:
+    """``raise`` alone: raises the exception that is being handled, in this function or in a caller."""
     handled = ctx.handled()
     if handled is None:
         ctx.throw(RuntimeError, "No active exception to reraise")
@@ -120,6 +121,8 @@ def _caught_classes(ctx: Tracer, wanted: Value) -> list[type[BaseException]]:
 def _split_for_handler(
     ctx: Tracer, raised: ExceptionValue, classes: list[type[BaseException]]
 ) -> tuple[ExceptionValue | None, ExceptionValue | None]:
+    """The part of an exception that a clause of ``except*`` handles, and what is left for the others."""
+
     def is_caught(error: ExceptionValue) -> bool:
         return any(cls in error.cls.__mro__ for cls in classes)
 
