@@ -19,10 +19,10 @@ from capture.guards.sources import Inputs, Source, comes_with_the_call
 from capture.torch_versions import version_of
 
 _LIMIT = 16
-"""How many operations a question may take."""
+"""The most operations that a question may take."""
 
 _NO_ANSWER = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What eager raises where it asks for the truth of many items, or of what no arguments of this kind give."""
+"""The errors of eager where it asks for the truth of many items, or of what such arguments do not give."""
 
 Question = Callable[..., bool]
 Reader = Callable[[Inputs], Any]
@@ -73,7 +73,7 @@ def question_about(
 
 
 def _ancestors(node: fx.Node) -> set[fx.Node] | None:
-    """What a node is computed from, down to arguments and sizes."""
+    """The nodes that a node is computed from, down to arguments and sizes; None where they are too many."""
     found, waiting = {node}, [node]
     while waiting:
         for step in waiting.pop().all_input_nodes:
@@ -87,6 +87,7 @@ def _ancestors(node: fx.Node) -> set[fx.Node] | None:
 
 
 def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
+    """True if a node may be computed again from the arguments, and gives the same."""
     held = step.meta.get("val")
     if isinstance(held, torch.SymInt):
         return True
@@ -101,6 +102,8 @@ def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
 
 
 def _asking(compute: Callable[..., object], readers: list[Reader]) -> Question:
+    """The question as a guard asks it: reads its operands from the call, and computes."""
+
     def ask(function: FunctionType, *args: object) -> bool:
         inputs = Inputs(function, args)
         return bool(compute(*[read(inputs) for read in readers]))  # of whole numbers, which have no gradients

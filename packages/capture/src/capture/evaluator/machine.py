@@ -110,7 +110,7 @@ class Machine:
         self.root = self._open_root()
 
     def _take_from_parts(self) -> None:
-        """What the world is asked for and one of its parts answers."""
+        """Makes methods of its parts its own, for whatever the world is asked for and one of them answers."""
         stepper, stops = self.stepper, self.stops
         self.frames: list[Frame] = stepper.frames
         self.run, self.unwind = stepper.run, stepper.unwind
@@ -122,6 +122,7 @@ class Machine:
     # -- the root ------------------------------------------------------------------------------------------------
 
     def _open_root(self) -> Frame:
+        """The frame of the captured function: arguments and cells are sources, and nobody has looked at them yet."""
         function, args = self.inputs.function, self.inputs.args
         code = function.__code__
         names = slot_names(code.co_varnames, code.co_cellvars, code.co_freevars)
@@ -238,13 +239,17 @@ class Machine:
             self.note_origin(value)
 
     def _rely_on_code(self, function: FunctionValue) -> None:
-        """What reloads a module under development gives its functions new code; those of installed packages stay."""
+        """Relies on the code of a function, but for installed packages.
+
+        What reloads a module under development gives its functions new code.
+        """
         source, installed = function.source, is_installed(function.code)
         if source is not None and not installed and not isinstance(source, ConstSource):
             self.guard(AttrSource(source, "__code__"), "is", function.code)
 
     def _call_wrapped(self, wrapper: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """What a wrapper of torch's hides from torch's compiler alone, or one of ours runs in a region."""
+        """Calls the function in a wrapper of torch's that hides it from torch's compiler alone, or of ours that opens
+        a region."""
         hidden = realize(self, wrapper.closure[wrapper.code.co_freevars.index("fn")])
         return self.call(hidden.attribute(self, "cell_contents"), args, kwargs)
 
@@ -290,7 +295,10 @@ class Machine:
         return value
 
     def literal(self, obj: Any) -> Value:
-        """No path leads to it, so nothing is guarded; what is no plain data is found as the object that it is."""
+        """The value of an object to which no path leads, so that nothing is guarded.
+
+        An object that is no plain data is found as the one that it is.
+        """
         cls = type(obj)
         if obj is None:
             return NONE
@@ -314,6 +322,7 @@ class Machine:
         return known if known is not None else self.wrap(obj, ConstSource(obj, _name(obj)))
 
     def namespace(self, contents: dict[str, Any], source: Source | None, *, trusted: bool) -> NamespaceValue:
+        """The value of a module's globals, one for all functions that share them."""
         known = self._met.find(contents)
         if not isinstance(known, NamespaceValue):
             known = NamespaceValue(contents, source, trusted=trusted)
@@ -334,6 +343,7 @@ class Machine:
         return source in self.assumptions.ints and may_be_dynamic(source)
 
     def need_symbols(self) -> None:
+        """Starts again with symbols for sizes of data, where the user wants such sizes in a graph."""
         if self.graph.shape_env is None and self.options.capture_dynamic_output_shapes:
             self.restart(data_sizes=True)
 
@@ -344,13 +354,16 @@ class Machine:
         return source in self.assumptions.floats
 
     def made_leaf(self, fake: torch.Tensor) -> None:
+        """Notes a leaf that was made in the graph; ends the graph before it where CPython is to make those."""
         if self.assumptions.leaves_outside:
+            # The instruction is taken back, but not what it did to the fake, which was there before.
             fake.requires_grad_(False)
             hint = "it is made as in eager; the rest of the function is captured"
             self.stop(Kind.AUTOGRAD, "a tensor that later code wants the gradient of is made", hint)
         self.leaves.append(fake)
 
     def keep_leaves_outside(self) -> NoReturn:
+        """Starts again with leaves made outside of the graph."""
         self.restart(leaves_outside=True)
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
@@ -373,7 +386,8 @@ class Machine:
         return self._met.is_one_object(self, left, right)
 
     def rely_on_separate_changes(self) -> None:
-        """A changed object is none of the others of its type: writes through one path were not seen on another."""
+        """Relies on a changed object being none of the others of its type: writes through one path were not seen on
+        another."""
         self._met.rely_on_separate(self, self.effects.changed())
 
     def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
@@ -414,7 +428,7 @@ class Machine:
         return self.frames[-1].location()
 
     def local_variables(self) -> dict[str, Value]:
-        """Without those that are unbound, and without the slots that continuations keep their stack in."""
+        """The variables that are bound, without the slots that continuations keep their stack in."""
         frame, found = self.frames[-1], {}
         if frame.names is not None:
             self.stop(Kind.CLASS, "the body of a class looks at its own variables")
@@ -447,7 +461,7 @@ class Machine:
         return None
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
-        """With the exception that is being handled as its context, as Python does it."""
+        """Raises in the program, with the exception that is being handled as its context, as Python does."""
         made = ExceptionValue(cls, [arg if isinstance(arg, Value) else self.literal(arg) for arg in args])
         made.raise_while(self.handled_here())
         raise UserRaised(made)

@@ -97,6 +97,7 @@ def has_index(value: Value) -> bool:
 
 
 def _position(ctx: Tracer, items: SequenceValue, index: Value) -> int:
+    """The index as a number, with Python's words for what is none."""
     if not has_index(index):
         name, kind = type_name(index.python_type()), "list" if issubclass(items.python_type(), list) else "tuple"
         if issubclass(items.python_type(), deque):

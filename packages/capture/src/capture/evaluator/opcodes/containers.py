@@ -129,7 +129,7 @@ def dict_merge(ctx: World, frame: Frame, inst: Instruction) -> None:
 
 
 def _require_mapping(ctx: Tracer, value: Value) -> None:
-    """``**`` takes no pairs, as ``dict()`` does."""
+    """Breaks unless ``**`` takes it: it takes no pairs, as ``dict()`` does."""
     if not isinstance(value, (DictValue, ContainerObject)) and not hasattr(value.python_type(), "keys"):
         _leave_type_error(ctx)
 
