@@ -35,6 +35,7 @@ def build_function(writer: Writer, value: FunctionValue) -> None:
         else:
             emit.load_const(None)
     emit.call(5)
+    # Kept before its attributes are set: one of them may refer to the function.
     emit.copy()
     writer.keep(value, "function")
     writable: dict[str, Callable[[], None]] = {}
