@@ -33,17 +33,17 @@ _MOST_TRIED = 16
 
 
 class Store(Protocol):
-    """Where versions are kept as bytes."""
+    """A place in which versions are kept as bytes."""
 
     @property
     def settings(self) -> str:
-        """Whatever else the results depend on: the backend's options and release, flags of torch's that it reads."""
+        """All else that the results depend on: the backend's options and release, flags of torch's that it reads."""
 
     def find(self, key: str) -> Sequence[bytes]:
-        """What was kept under the key, the newest first."""
+        """The versions that were kept under the key, the newest first."""
 
     def keep(self, key: str, data: bytes) -> None:
-        """Keep one more version."""
+        """Keeps one more version."""
 
 
 class Owner(Protocol):
@@ -56,6 +56,8 @@ class Owner(Protocol):
 
 
 class Storing:
+    """The store as one configuration asks it; what comes of that is recorded."""
+
     def __init__(self, owner: Owner, store: Store) -> None:
         self._owner: Callable[[], Owner | None] = weakref.ref(owner)
         self.store = store
@@ -91,6 +93,7 @@ class Storing:
         return None
 
     def _tried(self, data: bytes, inputs: Inputs, state: CodeState, contents: Contents) -> tuple[Taken, _engine.Guards]:
+        """The stored version, if it can be read here and its guards hold."""
         owner = self._asked()
         reading = Reading(data, inputs, contents)
         guards = _engine.Guards(*to_spec(reading.guards))
@@ -115,6 +118,7 @@ class Storing:
     # -- keeping -----------------------------------------------------------------------------------------------------
 
     def keep(self, inputs: Inputs, made: Translation, guards: _engine.Guards, location: Location) -> None:
+        """Gives a version to the store, if it has a stored form and its guards hold still."""
         try:
             data = self._written(inputs, made)
             with looking():

@@ -34,10 +34,10 @@ _STATES = states_of(()).__code__
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What one version's code holds besides plain constants."""
+    """The objects that one version's code holds besides plain constants."""
 
     compiled: Callable[..., object] | None = None
-    """As the backend gave it."""
+    """The compiled graph, as the backend gave it."""
     called: Callable[..., object] | None = None
     """The same with what takes an error's writes back."""
     failures: Failures | None = None
@@ -45,13 +45,15 @@ class Parts:
     drawn_on: frozenset[torch.device] = frozenset()
     tell_loss: Callable[[], None] | None = None
     looked_at: tuple[tuple[Guards, tuple[Guard, ...]], ...] = ()
-    """What the code asks the engine before it writes."""
+    """The guards that the code asks the engine about before it writes."""
     log: Log | None = None
-    """Who is told, where it is read."""
+    """The log that is told, where the code is read."""
     nopython: bool = False
 
 
 class CodeWriter:
+    """Writes a transformed code object, constant by constant."""
+
     def __init__(self, data: DataWriter, frame: CodeType, parts: Parts, continuations: Continuations) -> None:
         self.data = data
         self.frame = frame
@@ -63,6 +65,7 @@ class CodeWriter:
         return [marshal.dumps(bare).hex(), [self._constant(each) for each in code.co_consts]]
 
     def _constant(self, value: Any) -> Data:
+        """A constant as data, by what it is to the version."""
         cls = type(value)
         if cls is CodeType:
             return self._code(value)
@@ -83,6 +86,7 @@ class CodeWriter:
         return ["plain", self.data.write(value)]
 
     def _code(self, code: CodeType) -> Data:
+        """A code object among the constants: the frame's own, a continuation, or a function of the program's."""
         if code == all_positional(self.frame):
             return ["frame"]
         point = self.continuations.point_of(code)
@@ -139,7 +143,7 @@ def point_read(index: int, stack: Iterable[str], bound: Iterable[str], with_fina
 
 
 def called_written(parts: Parts) -> Data:
-    """How an error's writes are taken back around the compiled graph."""
+    """The way in which an error's writes are taken back around the compiled graph."""
     called, compiled = parts.called, parts.compiled
     promises = bool(getattr(compiled, "all_or_nothing", False))
     if called is compiled:
@@ -161,6 +165,8 @@ def called_read(compiled: Callable[..., object], data: Data) -> Callable[..., ob
 
 @dataclass(frozen=True, slots=True)
 class CodeReader:
+    """Makes the code object again, from its instructions and its constants."""
+
     data: DataReader
     frame: CodeType
     parts: Parts
@@ -177,6 +183,7 @@ class CodeReader:
         return _READERS[kind](self, *rest)
 
     def _continuation(self, *point: Any) -> CodeType:
+        """The continuation at that point, made here: the same one that captured code of this process would lead to."""
         return self.continuations(self.continuations.original(self.frame).code, point_read(*point)).code
 
 

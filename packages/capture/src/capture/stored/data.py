@@ -28,7 +28,7 @@ from capture.stored.contents import Contents, NotStored, class_name
 from capture.stored.names import NamesWritten
 
 Data = Any
-"""What ``json`` reads and writes."""
+"""Anything that ``json`` reads and writes."""
 
 _AS_THEY_ARE = (bool, int, type(None))
 _SEQUENCES: dict[type, str] = {tuple: "t", torch.Size: "S", list: "l"}
@@ -55,7 +55,7 @@ _SOURCES: dict[str, tuple[str, ...]] = {
 }
 _CHECKED_ON_THE_PATH = ("is",)
 _TABLES = ("_parameters", "_buffers", "_modules")
-"""Where modules keep what is no plain attribute."""
+"""The tables in which modules keep what is no plain attribute."""
 
 
 class DataWriter:
@@ -101,13 +101,14 @@ class DataWriter:
         return self._object(obj)
 
     def _text(self, text: str) -> Data:
-        """Equal texts that are two objects stay two."""
+        """A text; equal texts that are two objects stay two."""
         if sys.intern(text) is text:
             return text
         number = self._texts.setdefault(id(text), (len(self._texts), text))[0]
         return ["text", number, text]
 
     def _object(self, obj: Any) -> Data:
+        """An object by its name, or as a member of its enum."""
         if issubclass(type(obj), enum.Enum) and type(obj).__members__.get(obj._name_) is obj:
             return ["member", self.write(type(obj)), obj._name_]
         place = self.names.place(obj)
@@ -118,6 +119,7 @@ class DataWriter:
     # -- sources -----------------------------------------------------------------------------------------------------
 
     def path(self, source: Source) -> int:
+        """The number of a source in the table, which its parents are in before it."""
         known = self._places.get(source)
         if known is None:
             kind = type(source).__name__
@@ -136,6 +138,7 @@ class DataWriter:
         return [source, guard.kind, payload, location_written(guard.location), guard.text]
 
     def _payload(self, guard: Guard) -> Data:
+        """The payload of a guard; an object without a name is told by the path on which the guard finds it."""
         if guard.kind == "type" and issubclass(guard.payload[0], (set, frozenset)):
             raise NotStored(f"{guard.sentence()}, whose order is another one in each process")
         if guard.kind in _CHECKED_ON_THE_PATH and guard.source is not None:
@@ -177,8 +180,11 @@ class DataReader:
         return Guard(found, sys.intern(kind), tuple(map(self.read, payload)), location_read(location), text)
 
     def refuse_hidden(self) -> None:
-        """Once guards hold: a parameter or submodule that the module's own dictionary hides.  Nobody hides one of a
-        module that was called before, so no guard looks; before the first call somebody may have."""
+        """Refuses, once guards hold, where a module's own dictionary hides a parameter or submodule.
+
+        Nobody hides one of a module that was called before, so no guard looks; before the first call somebody may
+        have.
+        """
         for path in self.paths:
             table = getattr(path, "parent", None)
             if isinstance(path, KeySource) and isinstance(table, KeySource) and table.key in _TABLES:
@@ -187,9 +193,11 @@ class DataReader:
                     raise NotStored(f"`{path.expression()}` is hidden by an attribute of its own")
 
     def _text(self, number: int, text: str) -> str:
+        """The one object for a text of this number: another one than any equal text."""
         return self._texts.setdefault(number, "".join(list(text)))
 
     def _at(self, place: int, content: str) -> object:
+        """The object on a path, if it is a function or code of the content that it had."""
         source = self.paths[place]
         try:
             found = source.read(self.inputs)
