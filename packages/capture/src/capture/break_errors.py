@@ -6,7 +6,7 @@ from capture import state
 
 
 def set_here() -> bool:
-    """As CPython stands; what is evaluated begins with it."""
+    """True if breaks are errors where CPython stands; what is evaluated begins with it."""
     return state.PROCESS.of_thread.breaks_are_errors
 
 

@@ -38,8 +38,10 @@ def words_of(error: BaseException) -> str:
 
 
 class CaptureError(Exception):
-    """Base of every error that a user of this package can see.  What stops a program is a ``RuntimeError`` too, as it
-    is with torch's own compiler."""
+    """Base of every error that a user of this package can see.
+
+    What stops a program is a ``RuntimeError`` too, as it is with torch's own compiler.
+    """
 
 
 class Unsupported(CaptureError, RuntimeError):
@@ -68,8 +70,10 @@ class RecompileLimitHit(CaptureError, RuntimeError):
 
 
 class BackendError(CaptureError, RuntimeError):
-    """The backend did not compile a graph, where its own exception is the cause, or what it made of one returns other
-    results than the graph."""
+    """The backend did not compile a graph, where its own exception is the cause, or made something else of it.
+
+    That is something which returns other results than the graph.
+    """
 
 
 class InternalError(CaptureError):
@@ -111,5 +115,6 @@ class UserRaised(Signal):
         super().__init__(repr(value))
 
     def was_caught(self) -> None:
-        """The evaluator's frames that it came through refer to it: what the program let go would live on in a cycle."""
+        """Drops what leads back: frames that it came through refer to it, so what the program let go would live on in
+        a cycle."""
         self.__traceback__ = self.__context__ = None

@@ -17,5 +17,5 @@ def heed(read: Callable[[], ProgramSettings] | None) -> None:
 
 
 def program_settings() -> ProgramSettings:
-    """What holds now."""
+    """The settings that hold now."""
     return state.PROCESS.read_settings()

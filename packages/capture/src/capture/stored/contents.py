@@ -114,7 +114,8 @@ class Contents:
         return known[1]
 
     def _member(self, obj: object) -> Content:
-        """Data of other types is told by its type: what is read of it is guarded where it is read."""
+        """The content of a member; data of other types is told by its type, as what is read of it is guarded where it
+        is read."""
         cls = type(obj)
         if cls is FunctionType:
             return self._of_function_once(obj)
