@@ -65,6 +65,7 @@ def _find(path: str) -> Any:
         try:
             found = getattr(found, name)
         except AttributeError:
+            # A submodule that nobody has imported yet is no attribute of its package.
             if not (isinstance(found, ModuleType) and "__path__" in vars(found)):
                 raise _Missing(path) from None
             try:

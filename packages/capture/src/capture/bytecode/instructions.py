@@ -278,6 +278,7 @@ class _Decoder:
         if special is not None:
             special(self, arg, where, start)
             return
+        # All parts have the raw opcode's offset and positions: the first is where a jump to it leads.
         for op, part_arg in split_raw(raw, arg):
             kind = operand_of(op)
             if kind is Operand.JUMP:

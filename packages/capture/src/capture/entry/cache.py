@@ -68,6 +68,7 @@ class Version:
         with silenced():
             failures = self.entry.guards.failures(inputs.function, inputs.args)
         for guard in map(self.guards.__getitem__, failures):
+            # No news of the call: the version would have failed for the very same call.
             if self._is_our_own(guard):
                 wrote = True
                 continue
@@ -77,6 +78,7 @@ class Version:
                     return NOT_COMPARABLE
                 if guard.kind == "equals" or varied(expected[4], expected[5], actual):
                     found.append((guard, actual))
+            # Another kind of call: its sizes say nothing of how this version's vary.
             elif guard.kind in ("type", "length"):
                 return NOT_COMPARABLE
         return Difference(found, wrote)

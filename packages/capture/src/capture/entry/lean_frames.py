@@ -96,6 +96,7 @@ class Leanness:
         owner = self._owner()
         inside = [code for code, _ in self._codes(root) if _is_at(owner.continuations.point_of(code), loop)]
         found = {}
+        # All or none: a round that began in CPython must not meet a captured piece of the same loop.
         for code in inside:
             made = self._in_cpython(code, loop)
             if made is None:
@@ -105,6 +106,7 @@ class Leanness:
         for code, made in found.items():
             owner.cache.state(code).versions.clear()
             _engine.drop_entries(code, owner)
+            # That one is the verdict, which the engine enters itself.
             if code is not asked:
                 _engine.add_entry(code, made)
         where = Location(location.filename, _line(owner.continuations, root, loop), location.function)

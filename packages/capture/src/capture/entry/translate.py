@@ -473,6 +473,8 @@ class _Translator:
             if not self.writer.is_kept(value) and not isinstance(value.source, ArgSource):
                 self.writer.load(value)
                 self.writer.keep(value)
+        # Where other threads are asked about, nothing may be built between the question and the writes: that takes
+        # calls.
         for value in self.machine.effects.written_values() if build else ():
             if self.writer.makes(value):
                 self.writer.load(value)

@@ -47,10 +47,13 @@ class Frame:
         self.slots = slots
         self.stack: list[Value] = []
         self.pc = 0
+        # The instruction under evaluation; ``pc`` is that of the next one.
         self.current: Instruction = instructions[0]
+        # The exceptions that are being handled, the innermost last.
         self.handling: list[Value] = []
         self.generator: Value | None = None
         self.names = names
+        # How the last step left the frame: with a result, at a suspension, or with neither.
         self.returned: Value | None = None
         self.yielded: Value | None = None
         self.is_given_suspended = False

@@ -283,6 +283,7 @@ class Machine:
             return wrap_object(self, obj, source)
         # Two paths to one object are one value, or a write by one would be missed by the other.  That both still lead
         # to one object is relied on.
+        # An object that is met on a path as well is that value; else a path is made up, which begins at the object.
         known = self._met.find(obj)
         if known is not None:
             self._met.rely_on_one_object(self, known, obj, source)

@@ -95,6 +95,7 @@ class Stepper:
             while frame.returned is None and frame.yielded is None:
                 self.step(frame)
                 self.forgotten.look(frame)
+        # Its frames are in the traceback, which is what keeps their variables.
         except UserRaised:
             self.frames.pop()
             self.forgotten.left_by_an_error(frame)

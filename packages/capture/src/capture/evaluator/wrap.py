@@ -220,6 +220,7 @@ def same_object(ctx: World, obj: object, source: Source) -> Source:
 @wraps(FunctionType)
 def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
     rely_on_identity = None
+    # Guarding such a function by identity would make a version for each call.
     if _is_made_for_a_call(obj, source):
         _rely_on_code(ctx, obj, source)
         rely_on_identity = functools.partial(ctx.guard, source, "is", obj)
@@ -234,6 +235,7 @@ def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
         for name, item in (obj.__kwdefaults__ or {}).items()
     }
     cells = []
+    # Wrapped as objects: functions that share a cell share its value, so that a write by one shows in the other.
     for index, cell in enumerate(obj.__closure__ or ()):
         found = ctx.wrap(cell, ItemSource(AttrSource(source, "__closure__"), index))
         assert isinstance(found, CellValue)

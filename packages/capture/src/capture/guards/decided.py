@@ -37,6 +37,7 @@ def decided(
         elif name == "not":
             stack.append(not stack.pop())
         else:
+            # The right operand was put last.
             right, left = stack.pop(), stack.pop()
             stack.append(OF_TWO[name](left, right))
     (answer,) = stack

@@ -385,6 +385,7 @@ class GraphRecorder:
         memory = {memory_of(value) for node in live if isinstance(value := node.meta.get("val"), torch.Tensor)}
         found: list[fx.Node] = []
         for node in self.nodes:
+            # Eager would raise there, so the graph must: a result that nobody uses keeps the operator.
             if node not in live and node.meta.get("may_raise"):
                 given = [node, *node.all_input_nodes] if node.meta["val"] is None else [node]
                 tensors = [each for each in given if isinstance(each.meta.get("val"), torch.Tensor)][:1]

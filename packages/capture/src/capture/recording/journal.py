@@ -69,8 +69,10 @@ def traits_of(func: OpOverload) -> Traits:
     name = schema_of(func).name.rpartition("::")[2]
     plain = name.rstrip("_")
     of_torch = func.namespace in ("aten", "prims")
+    # By its name, as torch has no mark for operators that look at data.
     always = not of_torch or plain.startswith(_LOOKS_AT_VALUES)
     moves = torch.Tag.pointwise in func.tags or plain in _MOVES or _is_view(func)
+    # Norms write their running statistics too, which no schema marks: ``statistics`` tells.
     arguments = enumerate(schema_of(func).arguments)
     changed = [(p, a) for p, a in arguments if a.alias_info is not None and a.alias_info.is_write]
     return Traits(

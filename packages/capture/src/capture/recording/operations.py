@@ -327,6 +327,7 @@ class _Operands:
         if isinstance(value, ModuleOperand):
             return value.node, value.module
         if isinstance(value, ConstantValue):
+            # The same constant for the graph and the fakes: what the text says is what runs later.
             held = self._told(value, _spelled(value.value))
             return held, held
         if isinstance(value, SymbolicNumber):

@@ -49,6 +49,7 @@ def _kernels(function: object) -> list[object] | None:
     namespace, _, plain = name.partition("::")
     if namespace in _OF_TORCH:
         return None
+    # Of operators by ``torch.library.custom_op`` torch keeps the functions; of others only that there are some.
     made = torch_versions.OPDEFS.get(name)
     if made is not None:
         found = [*made._backend_fns.values(), made._init_fn, made._setup_context_fn, made._backward_fn]

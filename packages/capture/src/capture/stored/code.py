@@ -77,6 +77,7 @@ class CodeWriter:
             return self._uninterrupted(value.function)
         if cls is Unraised:
             return ["unraised", *record_written(value.record)]
+        # Objects of ours are known by being parts of this version: made anew, they are shared in the same way.
         if value is not None and value is self.parts.tell_loss:
             return ["loss"]
         if cls is MethodType:

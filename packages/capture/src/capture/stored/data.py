@@ -76,6 +76,7 @@ class DataWriter:
             return obj
         if cls is str:
             return self._text(obj)
+        # In hexadecimal, which has all digits, and names NaN and the infinities.
         if cls is float:
             return ["f", obj.hex()]
         if cls is complex:
@@ -94,6 +95,7 @@ class DataWriter:
             return ["device", str(obj)]
         if obj is ... or obj is NotImplemented:
             return ["constant", repr(obj)]
+        # By its row in the table: no name leads to an object of ours.
         if issubclass(cls, Source):
             return ["s", self.path(obj)]
         if cls is functools.partial:

@@ -181,6 +181,7 @@ class Reading:
         if handled is None:
             return None
         code = self.inputs.function.__code__
+        # Whether effects follow is not stored: a checkpoint that ends the graph early runs the frame for them then.
         made = Failures(
             self._where(),
             around.log.add,

@@ -59,6 +59,7 @@ def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
         if id(value) in seen:
             continue
         seen.add(id(value))
+        # The instruction may hand it to anybody.
         if isinstance(value, UserObject) and value in shown:
             return True
         if isinstance(value, LazyValue) or (isinstance(value, UserObject) and value.obj is not None):

@@ -33,6 +33,7 @@ class ScalarValue(Value):
         now: Any = None,
     ) -> None:
         self.cls = cls
+        # The form that the graph takes: given for a number that is read, made when a tensor meets any other.
         self.tensor = tensor
         self.read_from = read_from
         """The dtype of the tensor that the number is read out of."""

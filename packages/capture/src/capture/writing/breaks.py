@@ -219,6 +219,7 @@ class Stop:
         for place in range(self._depth(jump=jump) - 1, self.first - 1, -1):
             if place == self.null_place:
                 continue
+            # The continuation handles it anew, so that here it is put away.
             if self._slot(place) is Slot.HANDLED:
                 emit.emit("POP_EXCEPT")
             else:
@@ -226,6 +227,7 @@ class Stop:
                 emit.store_fast(left[place])
         for _ in range(outer):
             emit.emit("POP_EXCEPT")
+        # Only behind the instruction is it known that it did not raise.
         if self.unraised is not None:
             emit.load_callable(self.unraised)
             emit.call(0)

@@ -84,6 +84,7 @@ class Holding:
             interrupted = emit.label()
             emit.place(label)
             emit.emit("PUSH_EXC_INFO")
+            # A signal's handler may raise in between: then the exception that was handled before is put back.
             with emit.handled_by(interrupted, 1, lasti=True):
                 for hold in reversed(holds):
                     self._release(hold)

@@ -139,6 +139,7 @@ def _places_of(value: Value) -> Iterator[tuple[Source, Value | None]]:
         return
     elif isinstance(value, CellValue):
         yield AttrSource(source, "cell_contents"), value.content
+        # A cell of the function itself is read by two paths: as a cell and as a variable.
         if isinstance(source, CellSource):
             yield ClosureSource(source.index, source.name), value.content
     elif isinstance(value, (ClassValue, TensorValue)):
@@ -147,6 +148,7 @@ def _places_of(value: Value) -> Iterator[tuple[Source, Value | None]]:
         yield from _entries(value)
     elif isinstance(value, ListValue) and not _is_unread(value):
         for index, item in enumerate(value.items):
+            # Both accessors are in use for lists: by position in a list, by ``[]`` in a deque.
             yield ItemSource(source, index), item
             yield GetitemSource(source, index), item
     elif isinstance(value, UserObject):

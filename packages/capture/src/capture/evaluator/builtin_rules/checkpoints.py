@@ -26,6 +26,7 @@ def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Va
     else."""
     args = tuple(realize(ctx, arg) for arg in args)
     own = {name: kwargs.pop(name) for name in _OWN if name in kwargs}
+    # Nothing is kept for backward, so that there is nothing to run again.
     if not torch.is_grad_enabled():
         return ctx.call(function, args, kwargs)
     reentrant = own.get("use_reentrant", NONE)
@@ -35,6 +36,7 @@ def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Va
         ctx.stop(Kind.CHECKPOINT, "a reentrant `checkpoint` of tensors without gradients gives its parameters none")
     if torch.is_inference_mode_enabled():
         ctx.stop(Kind.CHECKPOINT, "`checkpoint` is called in inference mode, where gradients are wanted")
+    # A reentrant checkpoint is called as one that does not reenter: that one takes parameters from the closure.
     options = {"preserve_rng_state": own.get("preserve_rng_state", TRUE).truth(ctx), "use_reentrant": False}
     with ctx.region(args, options):
         result = ctx.call(function, args, kwargs)

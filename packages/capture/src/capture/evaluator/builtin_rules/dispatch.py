@@ -36,6 +36,7 @@ def call_builtin(ctx: World, function: Any, args: Sequence[Value], kwargs: Mappi
 
 def _call(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Asks the rules of the function, then its value, then the families."""
+    # Rules before constants: the answer for some constants hangs on more than their values.
     for kinds, handler in _rules_of(function):
         if _fits(kinds, args):
             return _apply(ctx, function, handler, args, kwargs)

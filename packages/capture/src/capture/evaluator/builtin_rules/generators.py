@@ -136,6 +136,7 @@ def _step_methods(cls: Any) -> None:
         waiting.close(ctx)
         return NONE
 
+    # A step is its own iterator.
     rule(cls.__await__, cls.__iter__, kinds=(AsyncStep,))(itself)
 
 

@@ -434,6 +434,7 @@ class MachineOfEqualCalls(Machine):
         """True if an object is what the tape met in its place, and as new, or as known, as that was."""
         if obj is MISSING:
             return False
+        # Met before, outside of the module: it has to be the very object.
         if isinstance(event.fact, Same):
             return self._met.find(obj) is event.fact.held
         assert isinstance(event.fact, tuple)
@@ -444,6 +445,7 @@ class MachineOfEqualCalls(Machine):
             value = self._met.find(obj)
             alone = sum(each is obj for each in objects.values()) == 1
             return alone and type(value) is TensorValue and of_known(value) == event.fact
+        # New to the tape's call, so it has to be new to this one: else a tied weight would pass for two.
         if self._met.find(obj) is not None or sum(each is obj for each in objects.values()) > 1:
             return False
         if kind is TensorValue:
@@ -461,6 +463,7 @@ class MachineOfEqualCalls(Machine):
         paths, slots, outer = self._followed, tape.slots, self._place
         self.commit()
         self.done_again += 1
+        # The callers' handlers see errors of these operations, too: a restart after one has to know.
         self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
         try:
             for event in known.events:
@@ -471,6 +474,7 @@ class MachineOfEqualCalls(Machine):
                 elif isinstance(event, Wrapped):
                     value = self.wrap(paths.objects[event.path], paths.sources[event.path])
                     self._insist_on_the_same_value(event, value, slots)
+                # Whoever takes a tape is to be told of the operation, which the graph alone does not tell.
                 elif event.recipe is None or self._takings:
                     self._place = event.location or outer
                     self._record_again(event, slots)

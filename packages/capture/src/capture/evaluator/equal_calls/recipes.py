@@ -131,6 +131,7 @@ def _run(recipe: Recipe, args: tuple[Argument, ...], kwargs: dict[str, Argument]
         let_through(error)
         raise NotAsBefore from error
     known = isinstance(fake, torch.Tensor) and any(fake is each for each in given)
+    # An operand that came back, or a fake that differs in a fact: then the tape does not tell of this call.
     if known or type(fake) is not FakeTensor or of_fake(fake) != recipe.fact:
         raise NotAsBefore
     if journal.doubts != doubts or len(journal.order) != written:

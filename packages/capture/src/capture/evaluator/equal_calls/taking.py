@@ -82,6 +82,7 @@ def fact_of_object(obj: Any, kind: type) -> tuple[object, ...]:
     """The facts that are known of an object before it has a value."""
     if kind is TensorValue:
         return (of_input(obj),)
+    # No fact but its class: what evaluation asks of it comes as guards on its paths.
     if kind is ModuleValue:
         held = object.__getattribute__(obj, "__dict__")
         if not all(type(name) is str for name in held):
@@ -120,6 +121,7 @@ class Taking:
         """Notes that an object was met on a path."""
         paths, slots = self.tape.paths, self.tape.slots
         number = paths.number(source)
+        # On a path outside of the module: harmless where it is the same for every call.
         if number is None:
             fixed = known is not None or isinstance(value, (ConstantValue, *_CODE))
             self._insist(fixed and not leads_to([value], self.tape), f"{source.expression()} is met")

@@ -93,8 +93,10 @@ def shape_of(value: Value, slots: Slots, facts: list[object] | None = None) -> S
     known = slots.of(value)
     if known is not None:
         return ("slot", known)
+    # Only noted: `finish` refuses a tape with one in it, as nobody knows what it would have been.
     if isinstance(value, LazyValue):
         return ("lazy", value.source)
+    # Computed in the graph: an argument, or the result of an event; from elsewhere it is ``outside``.
     if type(value) is TensorValue and value.source is None:
         if facts is None or value.written:
             raise Refused

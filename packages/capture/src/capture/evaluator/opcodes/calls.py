@@ -114,6 +114,7 @@ def _cell(ctx: Tracer, value: Value) -> CellValue:
 def make_function(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     code = frame.pop().constant()
     assert isinstance(code, CodeType)
+    # From the top down, in the order of the flags 8, 4, 2, 1.
     closure = frame.pop().elements(ctx) if inst.arg & 8 else []
     annotations = frame.pop().elements(ctx) if inst.arg & 4 else []
     keyword_defaults = frame.pop() if inst.arg & 2 else None

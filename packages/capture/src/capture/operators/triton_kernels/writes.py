@@ -148,10 +148,12 @@ class _Body:
                     self._assign(target, found)
             case ast.AnnAssign() | ast.AugAssign():
                 self._assign(node.target, self._of(node.value))
+            # For the calls in it: what it gives is dropped.
             case ast.Expr() | ast.Assert():
                 self._all(node)
             case ast.Return():
                 self._returned |= self._of(node.value)
+            # The target may be a pointer out of what is gone through: ``for p in (a_ptr, b_ptr)``.
             case ast.For():
                 self._assign(node.target, self._of(node.iter))
                 self._statements([*node.body, *node.orelse])
@@ -181,9 +183,11 @@ class _Body:
             case None | ast.Constant():
                 return _NONE
             case ast.Name():
+                # A name from outside points nowhere: kernels can write to nothing but what they are given.
                 return self._points.get(node.id, _NONE)
             case ast.Attribute():
                 found = self._of(node.value)
+                # Else it is the pointer still, as in ``p.T``.
                 return _NONE if node.attr in _FACTS else found
             case ast.Call():
                 return self._call(node)
