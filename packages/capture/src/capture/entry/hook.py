@@ -118,6 +118,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[object, 
         return _engine.SKIP_ONCE
     if is_triton_kernel(function) or not is_captured(code, str(function.__globals__.get("__name__"))):
         return _engine.SKIP_ALWAYS
+    # Once only: the next call may come from outside of the transform.
     if not INSIDES.unusable and _is_transformed():
         return _engine.SKIP_ONCE
     location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
@@ -125,6 +126,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[object, 
         return _engine.SKIP_ONCE
     versions, inputs = config.cache.state(code), Inputs(function, args)
     due = versions.due(inputs)
+    # A version up for review fits all the same: it is used, and reviewed when something may be captured again.
     if due is not None and not stance.is_default():
         return due.stays()
     if due is None and not stance.may_translate(location, lambda: versions.why(inputs)):
@@ -172,6 +174,7 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Verdict:
     """The verdict; errors of ours become a frame that CPython runs, and a record."""
     try:
         _require_insides()
+        # One translation of a configuration at a time; two threads would make the same version twice.
         with config.lock.held(), config.signals.held(), state.PROCESS.collection_pause.held():
             return _translate(config, inputs, location)
     except BackendError as error:
@@ -261,6 +264,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     code = inputs.function.__code__
     state = config.cache.state(code)
     due = state.due(inputs)
+    # It fits a second time, so that its graph is worth compiling after all.
     if due is not None and due.once:
         state.drop(due, code, config)
     elif due is not None:
@@ -278,6 +282,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
             _note_recompilation(config, location, state, sentence)
         if state.reaches(config.recompile_limit) and not _may_open(config, state):
             return _too_many(config, location, state)
+        # A frame without tensors has no sizes, and numbers that vary in it are no reason for symbols.
         if config.options.dynamic is not False and allowance is None:
             state.learn(inputs, config.options)
     state.learnt.learn(all_sizes=config.options.dynamic is True)
@@ -290,6 +295,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     finally:
         if state.learnt.defines_classes:  # nobody should meet a dummy among the classes that a class knows
             gc.collect(0)
+    # Its file is no file to leave alone.
     if made.graph is not None:
         config.idleness.computes(inputs.function)
     guards = _engine.Guards(*to_spec(made.guards))
@@ -303,6 +309,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     if not holds and _is_outdated(made, guards, inputs):  # it is for calls to come
         _engine.add_entry(code, entry)
         return _engine.SKIP_ONCE
+    # What does not hold now was captured of another state than the next process will find.
     if config.storing is not None and holds:
         config.storing.keep(inputs, made, guards, location)
     return entry

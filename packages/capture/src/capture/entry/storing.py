@@ -81,6 +81,7 @@ class Storing:
         except Exception as error:  # noqa: BLE001 - whatever it is, evaluation goes on as without a store
             self._refused(error, location)
             return None
+        # Of this moment: objects are compared as they are when the version is taken up.
         contents = Contents()
         for data in found[:_MOST_TRIED]:
             try:
@@ -104,6 +105,7 @@ class Storing:
             if not guards.check(inputs.function, inputs.args):
                 raise NotStored("its guards do not hold")
         strict, nopython, learnt = owner.options.strict, owner.options.nopython, state.learnt
+        # Only now that guards hold is anything made: the backend may load code.
         around = Around(owner.backend, owner.continuations, owner.log, learnt.be_cautious, strict, nopython)
         return reading.rest(around), guards
 
@@ -134,6 +136,7 @@ class Storing:
 
     def _written(self, inputs: Inputs, made: Translation) -> bytes:
         owner, frame = self._asked(), inputs.function.__code__
+        # Its next call finds another state; in another process that state may be there already.
         if made.once or made.changed:
             raise NotStored("its own effects change what it relies on")
         if made.recheck is not None:

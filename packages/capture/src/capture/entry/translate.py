@@ -128,7 +128,13 @@ def _is_whole(outcome: Returned | Stopped) -> bool:
 
 
 class _Translator:
-    """The writing of one frame's code, once its evaluation has ended."""
+    """The writing of one frame's code, once its evaluation has ended.
+
+    ``_finish`` has the order of the code: questions about other threads and clocks before all else; locks around the
+    graph where something of it was under them; effects behind the graph, once, after all reads; contexts of torch
+    again; then the return, or the instruction that stopped the evaluation.  Behind the last instruction are the ways
+    on which something failed.
+    """
 
     def __init__(
         self, settings: Settings, inputs: Inputs, machine: Machine, learnt: Learnt, started: float, hooked: bool
@@ -159,11 +165,13 @@ class _Translator:
         machine = self.machine
         if isinstance(outcome, Stopped) and self.settings.nopython and outcome.reason.kind not in RAISES:
             raise Unsupported(outcome.reason, outcome.location)
+        # Only counted where a size must not be a constant (``open_only``): past the limit of versions.
         if machine.fixed_sizes():
             raise SizesFixed
         if self.settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
             visited, entered = frozenset(machine.stepper.visited), tuple(machine.entered)
             return Translation(None, tuple(self.guards()), None, None, visited, entered=entered)
+        # Pieces of a frame without tensors are not worth the way from one to the next.
         if isinstance(outcome, Stopped) and not machine.graph.computes():
             leave_at_a_break(allowance, outcome.reason)
         return self._finish(outcome)
@@ -175,7 +183,7 @@ class _Translator:
         if isinstance(outcome, Stopped) and outcome.reason.kind in RAISES:
             rest.unraised = self._unraised(outcome)  # type: ignore[union-attr]
         self.emit.at(_first_with_a_line(self.machine.root.instructions))
-        self.emit.prologue()
+        self.emit.prologue()  # cells of the root's own are variables like others here
         locks = self.machine.effects.locks
         holding = Holding(self.writer, locks)
         commit = self._commit()
@@ -192,7 +200,7 @@ class _Translator:
             if not holds_over_graph:
                 held.enter_context(holding.held())
             self._write_effects(wanted, commit)
-        holding.settle()
+        holding.settle()  # the locks are then as the program leaves them
         machine = self.machine
         enter_contexts(self.writer, machine.left_active, machine.grad_mode, machine.grad_mode_left)
         if rest is None:
@@ -232,6 +240,7 @@ class _Translator:
         )
 
     def _assemble(self) -> CodeType:
+        # The engine passes every slot, also those of ``*args`` and ``**kwargs``.  The first constant is the docstring.
         template = all_positional(self.code)
         return assemble(
             self.emit.body(),
@@ -246,6 +255,7 @@ class _Translator:
     def _call_graph(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
         """Has the graph compiled, and writes the call of it, with all that may start the frame over."""
         machine = self.machine
+        # A check that fails starts the frame over, and what the graph wrote by then cannot be taken back.
         if machine.checks and machine.graph.changes_an_input():
             machine.restart(cautious=True)
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
@@ -262,8 +272,10 @@ class _Translator:
         machine.balance()
         if not machine.graph.operations:
             return
+        # Before the backend is asked: it may be spared this graph, or evaluation start again with other symbols.
         self._look_at_own_changes()
         outputs = [_without_history(value) if value in spent else _node_of(value) for value in results]
+        # An operator that may raise is no dead code: eager raises, whoever reads its result.
         unread = machine.graph.unread(outputs)
         outputs += unread
         module, sources = machine.graph.finish(outputs, f"Graph_{self.code.co_name}")
@@ -274,6 +286,7 @@ class _Translator:
         self._compiled = time.perf_counter()
         self.writer.share(sources)
         with self._started_over_if_it_raises(compiled):
+            # With capture off: what a backend's callable runs is none of the program's frames.
             self.emit.load_callable(Outside(RunTwice(compiled, sources) if self.hooked else compiled))
             for source in sources:
                 self.writer.load_source(source)
@@ -288,6 +301,7 @@ class _Translator:
         machine = self.machine
         self.changes = own_changes(machine.effects.changed(), machine.guards.all())
         varying, symbols = numbers_that_vary(self.learnt, self.changes, self.settings.options)
+        # In the place of a constant of this graph: it has to be recorded with symbols.
         if symbols:
             machine.restart(**varying)
         self.learnt.learn(**varying)
@@ -333,6 +347,7 @@ class _Translator:
             strict=settings.options.strict,
             has_effects=bool(self.machine.effects.changed()) or self.machine.graph.changes_an_input(),
         )
+        # It is asked whether an error of it is final.
         failures.graph = compiled
         if settings.continuations.original(self.code).is_continuation:
             failures.place = functools.partial(settings.continuations.raising, self.code)
@@ -345,6 +360,7 @@ class _Translator:
         if self._runs_once:
             return with_modes_put_back(module.forward, module)
         try:
+            # A backend may leave modes switched, takes long, and traces with hooks of its own.
             with modes_kept(), self.settings.signals.let_through(), saved_tensors.new_ones_shown():
                 compiled = self.settings.backend(module, examples)
         except Exception as error:
@@ -465,6 +481,7 @@ class _Translator:
             return
         for value in reachable([*wanted, *self.machine.effects.written_values()]):
             source = value.source
+            # Arguments and constants stay what they are, whatever is written.
             if source is None or isinstance(source, (ArgSource, ConstSource)) or self.writer.is_kept(value):
                 continue
             self.writer.load(value)

@@ -61,6 +61,7 @@ class CodeWriter:
         self.continuations = continuations
 
     def write(self, code: CodeType) -> Data:
+        # ``marshal`` would refuse our constants: they are written one by one.
         bare = code.replace(co_consts=())
         return [marshal.dumps(bare).hex(), [self._constant(each) for each in code.co_consts]]
 
@@ -88,6 +89,7 @@ class CodeWriter:
 
     def _code(self, code: CodeType) -> Data:
         """A code object among the constants: the frame's own, a continuation, or a function of the program's."""
+        # The frame's code is what the version is asked for: it is there.
         if code == all_positional(self.frame):
             return ["frame"]
         point = self.continuations.point_of(code)
@@ -156,6 +158,7 @@ def called_written(parts: Parts) -> Data:
 
 def called_read(compiled: Callable[..., object], data: Data) -> Callable[..., object]:
     promises, copied, watched = data
+    # The code was written for a graph that takes its own writes back.
     if promises and not getattr(compiled, "all_or_nothing", False):
         raise NotStored("what the backend took up no longer takes back what it wrote before an error")
     return compiled if copied is None else Undoing(compiled, copied, watched)

@@ -94,6 +94,7 @@ class Around:
 def written(made: Made, function: FunctionType, backend: object, continuations: Continuations) -> bytes:
     """The bytes of a version; raises ``NotStored`` where some part of it has no stored form."""
     frame, contents = function.__code__, Contents()
+    # One table of names and sources for all parts: written last, when all have asked.
     data = DataWriter(contents)
     guards = [data.guard(guard) for guard in made.guards]
     root = continuations.original(frame).code

@@ -137,6 +137,7 @@ class SequenceIterator(IteratorValue):
         return realize(ctx, items[self.position - 1])
 
     def parts(self) -> Iterator[Value]:
+        # Over the owner itself as long as it may still be read; at its end CPython lets go of it.
         if isinstance(self.owner, (ListValue, TupleValue, SetValue)) and not self.finished:
             yield self.owner
         else:
@@ -192,6 +193,7 @@ class ReverseIterator(IteratorValue):
         return type(reversed([])) if self.owner.cls is list else reversed
 
     def advance(self, ctx: Tracer) -> Value | None:
+        # A list that has shrunk below the position ends it for good.
         if not 0 <= self.position < len(self.owner.items):
             self.position = -1
             return None
@@ -217,6 +219,7 @@ class ReverseObjectIterator(IteratorValue):
         if self.position < 0:
             return None
         taken, self.position = self.position, self.position - 1
+        # IndexError ends it, as in C, where the length was wrong.
         found = ctx.attempt(PartialValue(self.item, [ConstantValue(taken)], {}), IndexError, StopIteration)
         if found is None:
             self.position = -1

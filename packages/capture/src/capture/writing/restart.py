@@ -182,8 +182,7 @@ class StartingOver:
         with emit.handled_by(interrupted, 1, lasti=True):
             let_go()
             emit.load_callable(self.failures.start_over)
-            # From the top: the function, an empty place, the handled exception that PUSH_EXC_INFO saved, and below it
-            # the error.
+            # Below the two places of the callable lies the error.
             emit.copy(3)
             emit.call(1)
             emit.jump_if_true(begin)

@@ -33,12 +33,14 @@ def shallow_copy(ctx: Tracer, value: Value) -> Value:
 @rule(copy.deepcopy, kinds=((DictValue, ListValue, SetValue, TupleValue, UserObject, ConstantValue),))
 def deep_copy(ctx: Tracer, value: Value, memo: Value | None = None) -> Value:
     """``copy.deepcopy``: objects that are one stay one, by a memo of ours."""
+    # It would be filled with objects, and the program may read it.
     if memo is not None:
         ctx.stop(Kind.COPY, "`copy.deepcopy` is called with a memo")
     known: _Memo = {}
 
     def item(part: Value) -> Value:
         part = realize(ctx, part)
+        # Immutable, or copied as themselves: ``deepcopy`` gives the very object.
         if isinstance(part, _SHARED) and not _holds_objects(part):
             return part
         if id(part) not in known:
@@ -55,6 +57,7 @@ def _copied(ctx: Tracer, value: Value, hook: str, extra: list[Value], item: Any,
         return ctx.call(method, extra) if method is not None else _copied_object(ctx, value, item, known)
     if isinstance(value, TupleValue):
         items = [item(part) for part in value.items]
+        # As ``copy`` does: a tuple of the same items is the tuple itself.
         same = value.cls is tuple and all(map(_is, items, value.items))
         return value if same else TupleValue(items, cls=value.cls)
     if isinstance(value, BoundMethod):
@@ -107,6 +110,7 @@ def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | Non
     plain = type(value) is UserObject and value.cls.__flags__ & (1 << 9) and held_by(value.cls, "__slots__") is None
     plain = plain and all(base is object or base.__flags__ & (1 << 9) for base in value.cls.__mro__)
     own = any(_is_own(value.cls, name) for name in _HOOKS) or is_asked_for_what_is_missing(type(value.cls))
+    # Copying it may run code, of the class or of C, that no value tells of.
     if isinstance(value, ModuleValue) or not plain or own:
         return ctx.stop(Kind.COPY, f"{value.describe()} is copied")
     made = UserObject(value.cls)

@@ -50,6 +50,7 @@ def throw(
     error = _to_throw(ctx, raised, value)
     if suspended.finished and isinstance(suspended, CoroutineValue):
         ctx.throw(RuntimeError, "cannot reuse already awaited coroutine")
+    # Nothing of it waits that could handle the exception.
     if not suspended.started or suspended.finished:
         suspended.finished = True
         raise UserRaised(error)
@@ -58,6 +59,7 @@ def throw(
 
 def _to_throw(ctx: Tracer, raised: Value, value: Value) -> ExceptionValue:
     """The exception to throw, made where a class was given."""
+    # CPython gives the warning, at the program's line.
     if PY312 and not is_none(value):
         ctx.stop(Kind.GENERATOR, "an exception is thrown by its class and arguments, of which Python warns")
     error = value if isinstance(value, ExceptionValue) else raised
@@ -111,6 +113,7 @@ def get_aiter(ctx: Tracer, value: Value) -> Value:
 
 @rule(anext, kinds=((UserObject, AsyncGeneratorValue),))
 def get_anext(ctx: Tracer, iterator: Value, *default: Value) -> Value:
+    # CPython makes an awaitable of its own for it.
     if default:
         ctx.stop(Kind.COROUTINE, "`anext` is called with a default")
     return ctx.call(iterator.attribute(ctx, "__anext__"), [])

@@ -35,6 +35,7 @@ def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Valu
 
 @rule(operator.getitem, kinds=(SequenceValue, None))
 def index_sequence(ctx: Tracer, items: SequenceValue, index: Value) -> Value:
+    # Python's words name the kind that the program's class is derived from.
     position = _position(ctx, items, index)
     if not -len(items.items) <= position < len(items.items):
         kind = next(cls for cls in (list, deque, tuple) if issubclass(items.python_type(), cls))
@@ -83,6 +84,7 @@ def delete_item(ctx: Tracer, items: ListValue, index: Value) -> Value:
 def index_of(ctx: Tracer, value: Value) -> int:
     """``operator.index``."""
     value = realize(ctx, value)
+    # Items are at numbers: a symbol becomes a constant of the version here.
     if isinstance(value, SymbolicNumber):
         return int(value.specialized())
     answer = ctx.call_builtin(operator.index, [value], {})

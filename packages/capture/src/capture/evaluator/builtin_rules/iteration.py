@@ -113,6 +113,7 @@ def _tensor_length(ctx: Tracer, value: TensorValue) -> Value:
 
 @rule(range)
 def make_range(ctx: Tracer, first: Value, stop: Value | None = None, step: Value | None = None, /) -> Value:
+    # A range is a constant here: its bounds become constants of the version.
     bounds = [ConstantValue(index_of(ctx, bound)) for bound in (first, stop, step) if bound is not None]
     made = fold(ctx, range, bounds, {})
     assert made is not None

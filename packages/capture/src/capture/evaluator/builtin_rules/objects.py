@@ -58,6 +58,7 @@ def type_of(ctx: Tracer, value: Value, *rest: Value) -> Value:
 @rule(isinstance, kinds=(None, None))
 def is_instance(ctx: World, value: Value, classes: Value) -> Value:
     candidates = constant_of(ctx, classes)
+    # In order, up to the first that says yes: a later one may run code.
     if isinstance(candidates, tuple):
         return boolean(any(is_instance(ctx, value, ctx.literal(each)).truth(ctx) for each in candidates))
     if not _is_like_a_class(candidates):
@@ -157,6 +158,7 @@ def identity(ctx: Tracer, value: Value) -> Value:
     if isinstance(value, UserObject) and value.obj is not None and value.source is not None:
         ctx.guard(value.source, "is", value.obj)
         return ConstantValue(id(value.obj))
+    # Relied on by identity already.
     if isinstance(value, (FunctionValue, ClassValue)) and value.identity() is not value:
         return ConstantValue(id(value.identity()))
     return ctx.stop(Kind.IDENTITY, "`id()` of an object is read", "compare objects with `is`")
@@ -340,6 +342,7 @@ def tensor_to_float(ctx: Tracer, value: TensorValue) -> Value:
 
 
 def _truth_of_tensor(ctx: World, value: TensorValue) -> Value:
+    # Where it follows from integer arguments the graph goes on, under a guard.
     answer = ctx.decide(value)
     if answer is not None:
         return boolean(answer)

@@ -45,6 +45,7 @@ def _symmetric_difference(left: _Keys, right: _Keys) -> _Keys:
 def _both(ctx: Tracer, function: Any, left: Value, right: Value) -> tuple[_Keys, _Keys]:
     """The items of two operands; ends the graph where one is not like a set."""
     first, second = keys_like_a_set(ctx, left), keys_like_a_set(ctx, right)
+    # CPython raises, or asks methods of the other operand.
     if first is None or second is None:
         ctx.stop(Kind.BUILTIN, f"`{function.__name__}` of {left.describe()} and {right.describe()}")
     return first, second
@@ -120,6 +121,7 @@ def searched_key(ctx: Tracer, item: Value) -> object:
     item = realize(ctx, item)
     if not isinstance(item, SetValue) or item.cls is not set:
         return key_of(ctx, item)
+    # The frozenset would have to hold them, and hash as Python's does.
     if any(isinstance(key, ObjectKey) for key in item.entries):
         ctx.stop(Kind.HASH, f"{item.describe()} is looked for in a set of sets")
     return frozenset(item.entries)

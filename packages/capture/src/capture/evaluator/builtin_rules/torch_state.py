@@ -111,6 +111,7 @@ if torch.backends.cuda.is_built():  # otherwise it only raises, which is for the
 
 def _grad_context(cls: type) -> Callable[..., Value]:
     def make(ctx: World, function: Value | None = None) -> Value:
+        # Without a function it is a context, with one a decorator.
         context = TorchContext(cls, ())
         return context if function is None else decorate(ctx, context, function)
 
@@ -123,6 +124,7 @@ for _cls in (torch.no_grad, torch.enable_grad):
 
 @rule(torch.set_grad_enabled, kinds=(None,))
 def set_grad_enabled(ctx: World, mode: Value) -> Value:
+    # Torch converts it, or raises.
     if mode.python_type() is not bool:
         ctx.stop(Kind.CONTEXT, "`set_grad_enabled` is given something that is no bool")
     previous = torch.is_grad_enabled()
@@ -191,6 +193,7 @@ def enter(ctx: World, context: TorchContext) -> Value:
         hint = "use it in a with statement"
         ctx.stop(Kind.CONTEXT, "`inference_mode` is entered by a call, and ends with its object", hint)
     ctx.commit()
+    # The fakes that follow are computed in the mode, and the graph has a node that switches it.
     context.enter(ctx.graph)
     ctx.effects.enter(context)
     return context if issubclass(context.cls, _GIVE_THEMSELVES) else NONE

@@ -108,6 +108,7 @@ class MachineOfEqualCalls(Machine):
             if self._tables_are_known(obj):
                 raise Refused
             outside = [value for value in (*args, *kwargs.values()) if not isinstance(value, TensorValue)]
+            # An argument that leads to the module, or holds it, is not the same for another module.
             if leads_to(outside, tape):
                 raise Refused
             tape.given_memories = frozenset(memory_of(v.fake) for v in tape.slots.values if isinstance(v, TensorValue))
@@ -124,6 +125,7 @@ class MachineOfEqualCalls(Machine):
                 if self.options.verify_equal_calls:
                     return self._verified(known, tape, module, args, kwargs)
                 return self._done_again(known, tape)
+        # So many kinds of calls that one more is unlikely to be met again.
         if len(tapes) >= _MOST_TAPES:
             return module.call(self, args, kwargs)
         result, taking = self._taken(tape, module, args, kwargs)
@@ -385,6 +387,7 @@ class MachineOfEqualCalls(Machine):
         if known.state != tape.state or known.given != tape.given:
             return False
         try:
+            # A tensor from elsewhere that was written to since.
             if any(of_fake(tensor.fake) != fact for tensor, fact in known.outside.values()):
                 return False
             for step in known.paths.steps:

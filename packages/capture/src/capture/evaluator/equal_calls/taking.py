@@ -40,6 +40,7 @@ def leads_to(values: Iterable[Value], tape: Tape) -> bool:
         if id(value) in seen:
             continue
         seen.add(id(value))
+        # Too much to look at: it is taken to lead to the module.
         if len(seen) > _MOST_LOOKED_AT or id(value) in tape.slots.numbers:
             return True
         if value.source is not None and tape.paths.number(value.source) is not None:
@@ -123,6 +124,7 @@ class Taking:
         number = paths.number(source)
         # On a path outside of the module: harmless where it is the same for every call.
         if number is None:
+            # Met before the call, or fixed: then the next call finds the same.
             fixed = known is not None or isinstance(value, (ConstantValue, *_CODE))
             self._insist(fixed and not leads_to([value], self.tape), f"{source.expression()} is met")
             return
@@ -157,6 +159,7 @@ class Taking:
             self.outside += new
             return
         self._insist(holds(kind, payload, self.tape.paths.objects[number]), f"{source.expression()} is no such object")
+        # A guard that is asked twice is one event, as the set of guards has it once.
         key = number, kind, repr(payload)
         if key not in self._guarded:
             self._guarded.add(key)
@@ -188,6 +191,7 @@ class Taking:
 
     def finish(self, result: Value) -> None:
         """Ends the tape with what the call gave, and refuses it where that cannot be told."""
+        # A remark that a later step makes about a node would not be made when the node is put in again.
         if any(len(node.meta) != count for node, count in self._nodes):
             self.refuse("something was said of a node afterwards")
         try:
@@ -196,6 +200,7 @@ class Taking:
             self.refuse("of what it gives")
         if not self.refused and _has_lazy(self.tape.events, self.tape.result):
             self.refuse("something stays unseen")
+        # Looked at once more before the tape is used: they may have been written to.
         for value, fact in _tensors_of_others(self.tape.events):
             self.tape.outside.setdefault(id(value), (value, fact))
         if any(id(value) in self.tape.outside for value in self.tape.slots.values):

@@ -98,6 +98,7 @@ def shape_of(value: Value, slots: Slots, facts: list[object] | None = None) -> S
         return ("lazy", value.source)
     # Computed in the graph: an argument, or the result of an event; from elsewhere it is ``outside``.
     if type(value) is TensorValue and value.source is None:
+        # As an operand it has to have come in with the call, or from an event.
         if facts is None or value.written:
             raise Refused
         facts.append(of_fake(value.fake))

@@ -27,6 +27,7 @@ def build_function(writer: Writer, value: FunctionValue) -> None:
     emit = writer.emit
     emit.load_callable(types.FunctionType)
     emit.load_const(value.code)
+    # The frame's own globals: `globals()` of the code that is written, or another module's by its path.
     writer.load(value.namespace)
     emit.load_const(value.code.co_name)
     for parts in (value.defaults, value.closure):

@@ -57,6 +57,7 @@ def build_container_object(writer: Writer, value: ContainerObject) -> None:
     writer.load(_class_value(value))
     emit.call(1)
     writer.keep(value, "object")
+    # An attribute of C's, not in its ``__dict__``.
     if isinstance(value.contents, DictValue) and value.contents.default_factory is not None:
         writer.load(value.contents.default_factory)
         writer.load(value)
