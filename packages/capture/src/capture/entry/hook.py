@@ -264,9 +264,8 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     code = inputs.function.__code__
     state = config.cache.state(code)
     due = state.due(inputs)
-    # It fits a second time, so that its graph is worth compiling after all.
     if due is not None and due.once:
-        state.drop(due, code, config)
+        state.drop(due, code, config)  # it fits a second time: its graph is worth compiling after all
     elif due is not None:
         return config.leanness.review(code, due, location)
     if (in_cpython := config.leanness.left(code)) is not None:
@@ -282,7 +281,6 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
             _note_recompilation(config, location, state, sentence)
         if state.reaches(config.recompile_limit) and not _may_open(config, state):
             return _too_many(config, location, state)
-        # A frame without tensors has no sizes, and numbers that vary in it are no reason for symbols.
         if config.options.dynamic is not False and allowance is None:
             state.learn(inputs, config.options)
     state.learnt.learn(all_sizes=config.options.dynamic is True)
@@ -295,7 +293,6 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     finally:
         if state.learnt.defines_classes:  # nobody should meet a dummy among the classes that a class knows
             gc.collect(0)
-    # Its file is no file to leave alone.
     if made.graph is not None:
         config.idleness.computes(inputs.function)
     guards = _engine.Guards(*to_spec(made.guards))
@@ -309,7 +306,6 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     if not holds and _is_outdated(made, guards, inputs):  # it is for calls to come
         _engine.add_entry(code, entry)
         return _engine.SKIP_ONCE
-    # What does not hold now was captured of another state than the next process will find.
     if config.storing is not None and holds:
         config.storing.keep(inputs, made, guards, location)
     return entry
