@@ -71,8 +71,8 @@ class Forgotten:
         self._open.clear()
 
     def _unreferenced(self) -> list[SuspendableValue]:
-        """Takes out those that nobody refers to; of coroutines that have not started Python warns, which is done
-        elsewhere."""
+        """Takes out those that nobody refers to, and gives those that end here; `Stops` looks after coroutines never
+        awaited."""
         gone = [value for value in self._open if not value.running and self._is_gone(value)]
         self._open = [value for value in self._open if not value.finished and value not in gone]
         return [value for value in gone if value.started or not isinstance(value, CoroutineValue)]

@@ -36,7 +36,7 @@ def install(
     *,
     tags: Sequence[object] = (),
 ) -> None:
-    """Tell torch of an operator: ``fake_kernel`` is what it gives on tensors without data."""
+    """Tell torch of an operator: ``fake_kernel`` is what it gives on fake tensors."""
     torch.library.define(name, schema, tags=tuple(tags))
     torch.library.impl(name, "CompositeExplicitAutograd", computes)
     torch.library.register_fake(name, fake_kernel)

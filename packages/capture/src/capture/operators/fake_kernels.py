@@ -1,7 +1,7 @@
 """Fake kernels for functions of torch: their results, without running them.
 
 torch's own rules for these go step by step: that takes long, and what they find holds for one number of steps.
-A fake kernel takes what the operation takes, tensors without data, and gives such tensors with the history that the
+A fake kernel takes what the operation takes, as fake tensors, and gives fake tensors with the history that the
 operation would give them.
 """
 
@@ -95,6 +95,6 @@ _FAKE_KERNELS: Mapping[Callable[..., object], FakeKernel] = {
 
 
 def fake_kernel(target: Any) -> FakeKernel:
-    """The function to run on tensors without data in place of `target`: mostly `target` itself."""
+    """The function to run on fake tensors in place of `target`: mostly `target` itself."""
     found: FakeKernel = _FAKE_KERNELS.get(target, target)
     return found

@@ -337,7 +337,8 @@ class _Operands:
         return self._made_of_others(value)
 
     def _made_of_others(self, value: Value) -> tuple[object, object]:
-        """The same for a container, of which it is known that members of enums are within."""
+        """The same for a value that is made of others, in how many containers it is noted: there FX has no words for
+        enums."""
         self._within += isinstance(value, (SequenceValue, DictValue))
         try:
             return self._container(value)

@@ -1,4 +1,4 @@
-"""Autograd's state of tensors without data: where a history begins, and what a backward has used up of it.
+"""Autograd's state of fake tensors: where a history begins, and what a backward has used up of it.
 
 Autograd's own record of an operation is the one thing that knows writes in place, views, detached tensors and modes
 without gradients; the graph's data flow knows none of these.

@@ -33,8 +33,7 @@ class Taken(Value):
 
 
 class Effects:
-    """The effects of one evaluation: who was changed, in order, and the library's state, locks, clocks and calls in
-    between."""
+    """The effects of one evaluation: objects that were changed, state of the library, locks, clocks and calls."""
 
     def __init__(self) -> None:
         self._changed: dict[Value, None] = {}

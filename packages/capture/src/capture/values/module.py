@@ -99,8 +99,7 @@ class ModuleValue(UserObject):
         return held is not None and written != TORCHS["_call_impl"].__get__(self.obj)
 
     def _fallback(self, ctx: Tracer, name: str) -> Value:
-        """A name that is no plain attribute: torch's ``__getattr__`` looks it up in the tables, as is done here
-        without it."""
+        """A name that is no plain attribute, found in the tables as torch's ``__getattr__`` finds it."""
         if getattr(self.cls, "__getattr__", None) is not TORCHS["__getattr__"]:
             return super()._fallback(ctx, name)
         found = self._in_tables(ctx, name)

@@ -229,7 +229,7 @@ class Writer:
             self.emit.store_fast(name)
 
     def _read(self, source: Source) -> None:
-        """Reads one step, past any code of the program that the guards did not run either."""
+        """Pushes what one step of a path leads to, by the same access as the guards'."""
         emit = self.emit
         match source:
             case ArgSource():

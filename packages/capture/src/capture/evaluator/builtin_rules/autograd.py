@@ -2,7 +2,7 @@
 
 ``backward()`` is ``autograd.grad`` over the leaves behind the loss, one node of the graph, followed by what autograd
 does with a leaf's gradient: set it, or add to it in place.  Which leaves those are is asked of autograd's own history
-of the loss on tensors without data; where that leaves the graph, CPython goes backward.
+of the loss on fake tensors; where that leaves the graph, CPython goes backward.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ _OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop
 
 @rule(torch.utils.checkpoint.checkpoint)
 def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Value:
-    """Evaluates the function as a region of the graph, where it is one in which torch's checkpoint does nothing
-    else."""
+    """Evaluates the function of a checkpoint as a region of the graph; forms of it that do more are CPython's."""
     args = tuple(realize(ctx, arg) for arg in args)
     own = {name: kwargs.pop(name) for name in _OWN if name in kwargs}
     # Nothing is kept for backward, so that there is nothing to run again.

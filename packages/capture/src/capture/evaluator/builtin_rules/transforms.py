@@ -1,7 +1,7 @@
 """``torch.func``: what is transformed is evaluated on tensors as it sees them, and becomes a module within the graph.
 
 Under ``vmap`` a function sees one sample; under the others, the whole.  What the transform makes of it is found out by
-torch itself, on tensors without data.
+torch itself, on fake tensors.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def _has_parts(leaf: object, dim: object) -> bool:
 
 
 def _tree(ctx: Tracer, value: Value) -> object:
-    """The tree that torch sees, with tensors without data in it and None for whatever is no tensor."""
+    """The tree that torch sees, with fake tensors in it and None for whatever is no tensor."""
     value = realize(ctx, value)
     if isinstance(value, TensorValue):
         return value.fake

@@ -94,8 +94,7 @@ class MachineOfEqualCalls(Machine):
         return not (busy or self.assumptions.one_by_one or self.keys.has_some() or self.defined)
 
     def _module_called(self, module: ModuleValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """The result of a module's call: done again by a tape that fits, else evaluated, with a tape taken from the
-        second on."""
+        """The result of a module's call: done again by a tape that fits, else evaluated."""
         cls, obj = module.cls, module.obj
         self._sights[cls] += 1
         # The first call of a class meets what is outside of all of them: its tape would fit no other.

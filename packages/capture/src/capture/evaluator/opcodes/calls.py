@@ -83,7 +83,11 @@ def _keyword(ctx: Tracer, function: Value, key: object) -> str:
 
 
 def _call(ctx: Tracer, frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """The result of a call; notes whose code is called, for restarts that are about the callee."""
+    """The result of a call.
+
+    Notes the function whose code the instruction calls by itself: other calls of it have somebody who refers to the
+    arguments as well (``evaluator/forgotten``).
+    """
     if isinstance(function, ClassValue) and function.cls is super and not args:
         return _super_here(ctx, frame)
     called = function.function if isinstance(function, BoundMethod) else function

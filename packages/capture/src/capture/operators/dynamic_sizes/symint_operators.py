@@ -48,11 +48,6 @@ def define_all() -> None:
 
 def _defined(name: str, definition: Definition) -> OpOverloadPacket:
     def define() -> str:
-        """Defines one of torch's operators with symbols for its numbers, and gives the name.
-
-        ``fake_kernel`` computes on tensors without data, and ``computes``, where it is given, in place of the
-        operator.
-        """
         definition()
         return f"{NAMESPACE}::{name}"
 
@@ -60,8 +55,10 @@ def _defined(name: str, definition: Definition) -> OpOverloadPacket:
 
 
 def define(operator: OpOverload, fake_kernel: Callable[..., Any], computes: Callable[..., object] | None = None) -> str:
-    """One of torch's operators with symbols for its numbers; ``fake_kernel`` computes on tensors without data, and
-    ``computes``, where it is given, in place of the operator."""
+    """Defines one of torch's operators with symbols for its numbers, and gives the name.
+
+    ``fake_kernel`` computes on fake tensors, and ``computes``, where it is given, in place of the operator.
+    """
     schema = re.sub(r"^aten::", "", re.sub(r"\bint\b", "SymInt", str(schema_of(operator))))
     name = f"{NAMESPACE}::{schema[: schema.index('(')]}"
     define_as(name, schema[schema.index("(") :], computes or operator, fake_kernel)
