@@ -54,11 +54,11 @@ R = TypeVar("R")
 
 
 def graph_break(message: str = "") -> None:
-    """Ends the graph here."""
+    """Breaks the graph here."""
 
 
 def torchs_graph_break(msg: str = "") -> None:
-    """Ends the graph where the program itself asks for it, for whoever serves programs written for torch's compiler.
+    """Breaks the graph where the program itself asks for it, for whoever serves programs written for torch's compiler.
 
     Libraries ask to work around that compiler.
     """
@@ -148,7 +148,7 @@ def disable_alone(function: FunctionType, reason: str | None = None) -> Function
 
 @rule(disable, disable_alone)
 def disabled_in_passing(ctx: Tracer, function: Value, reason: Value = NONE) -> Value:
-    """Ends the graph where a function is disabled in captured code: it may be another one in every call."""
+    """Breaks the graph where a function is disabled in captured code: it may be another one in every call."""
     why, name = reason.constant(), function.describe()
     if isinstance(function, BoundMethod) and issubclass(function.receiver.python_type(), torch.nn.Module):
         name = f"`{function.receiver.python_type().__qualname__}`"

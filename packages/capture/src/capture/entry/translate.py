@@ -421,7 +421,7 @@ class _Translator:
     # -- clocks ---------------------------------------------------------------------------------------------------
 
     def _insist_on_clocks_at_the_ends(self, outcome: Returned | Stopped) -> None:
-        """A clock that is read between two operations ends the graph: they are not to be told apart in it."""
+        """A clock that is read between two operations breaks the graph: they are not to be told apart in it."""
         operations = self.machine.graph.operations
         between = [read for read in self.machine.effects.clocks if 0 < read.recorded < operations]
         if between:

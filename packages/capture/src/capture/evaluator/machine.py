@@ -355,7 +355,7 @@ class Machine:
         return source in self.assumptions.floats
 
     def made_leaf(self, fake: torch.Tensor) -> None:
-        """Notes a leaf that was made in the graph; ends the graph before it where CPython is to make those."""
+        """Notes a leaf that was made in the graph; breaks the graph before it where CPython is to make those."""
         if self.assumptions.leaves_outside:
             # The instruction is taken back, but not what it did to the fake, which was there before.
             fake.requires_grad_(False)

@@ -110,7 +110,7 @@ class World(Recording, Protocol):
         """Notes that the step that is evaluated cannot be taken back."""
 
     def stop_before(self, value: Value, kind: Kind, explanation: str, hint: str = "") -> NoReturn:
-        """Breaks where this came into being, which is known: CPython has to make it."""
+        """Breaks the graph where this came into being, which is known: CPython has to make it."""
 
     def stop_at(self, place: Place, reason: Reason, location: Location) -> NoReturn:
         """Break at an earlier instruction of the root, of which ``place`` tells the journal."""

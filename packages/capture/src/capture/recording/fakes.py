@@ -143,7 +143,7 @@ class Arrived:
         if self._layout is None or (same and self._version == _version_of(fake) is not None):
             return fake
         layout = fake.size(), fake.stride(), fake.storage_offset()
-        # Other memory than it came with is not to be undone: `_Checked` ends the graph there.
+        # Other memory than it came with is not to be undone: `_Checked` breaks the graph there.
         if _memory_of(fake) != self._memory or (same and str(layout) == str(self._layout)):
             return fake
         with torch.no_grad(), fakes.mode:

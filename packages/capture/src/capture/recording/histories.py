@@ -29,7 +29,7 @@ def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[to
 
 
 def _insist_on_known_histories(ctx: Recording, name: str, operands: Collection[torch.Tensor]) -> None:
-    """Ends the graph where the operation changed a history that fakes do not show as the real tensors would."""
+    """Breaks the graph where the operation changed a history that fakes do not show as the real tensors would."""
     if name == "detach_":
         _insist_on_no_view(ctx, operands)
     _insist_that_nobody_watches(ctx, name)
@@ -57,7 +57,7 @@ def note_view(ctx: Recording, result: torch.Tensor, *, one_of_several: bool) -> 
 
 
 def insist_on_unchanged_neighbours(ctx: Recording, value: TensorValue) -> None:
-    """Ends the graph where an input shares memory with one whose history was changed in it.
+    """Breaks the graph where an input shares memory with one whose history was changed in it.
 
     In eager it would have got another history as well, which a fake that is made only now has not.
     """
@@ -84,7 +84,7 @@ def _is_first_of_a_view(step: Any) -> bool:
 
 
 def _insist_on_being_no_view(ctx: Recording, name: str, fake: torch.Tensor) -> None:
-    """Ends the graph for a view that gets a history through another view.
+    """Breaks the graph for a view that gets a history through another view.
 
     A view learns of that when somebody asks for its history; until then, torch refuses to change it.  Its fake is no
     view, and knows at once.
@@ -113,7 +113,7 @@ def _tell_views(ctx: Recording, written: Iterable[torch.Tensor]) -> None:
 
 
 def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
-    """Ends the graph where a tensor is changed in place that has hooks or keeps its gradient.
+    """Breaks the graph where a tensor is changed in place that has hooks or keeps its gradient.
 
     CPython changes it, as hooks move to its new history.  Torch lets nobody change a leaf.
     """
@@ -127,7 +127,7 @@ def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
 
 
 def _insist_on_no_view(ctx: Recording, operands: Iterable[torch.Tensor]) -> None:
-    """Ends the graph where ``detach_`` is called on a view, which torch refuses: the fake of one need be none."""
+    """Breaks the graph where ``detach_`` is called on a view, which torch refuses: the fake of one need be none."""
     for operand in operands:
         value = ctx.tensors.get(id(operand))
         if value is not None and value.source is not None:

@@ -66,7 +66,7 @@ _QUANTISED = frozenset(
 def record_operation(
     ctx: Recording, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool
 ) -> Value:
-    """Runs an operation on fakes, ends the graph where eager might do otherwise, and adds a node where there is a
+    """Runs an operation on fakes, breaks the graph where eager might do otherwise, and adds a node where there is a
     result."""
     name = target if method else getattr(target, "__name__", str(target))
     insist_on_room(ctx)
@@ -89,7 +89,7 @@ def record_operation(
         hint = "it runs as in eager for every value; the rest of the function is captured"
         ctx.stop(Kind.DYNAMIC_SIZE, f"`{name}` takes what varies for a constant", hint)
     insist_on_known_histories(ctx, name, operation.tensors)
-    # Only now, when nothing more ends the graph here: the leaf is made in this graph or outside of it.
+    # Only now, when nothing more breaks the graph here: the leaf is made in this graph or outside of it.
     if _is_new_leaf(ctx, result):
         ctx.made_leaf(result)
     for condition in ctx.graph.assumed_since(assumed):
@@ -164,7 +164,7 @@ class _Checked:
         return tuple(tensor.shape) if self.with_shape else ()
 
     def insist_on_the_same(self) -> None:
-        """Ends the graph where an operand was resized or moved, or eager may refuse the operation."""
+        """Breaks the graph where an operand was resized or moved, or eager may refuse the operation."""
         ctx, hint = self.ctx, "it runs as in eager; the rest of the function is captured"
         if self.before != self._extents():
             ctx.graph.spoilt += 1
@@ -372,7 +372,7 @@ class _Operands:
         return constant, constant
 
     def _told(self, value: Value, constant: object) -> object:
-        """The constant in a form that the text of a graph can say; ends the graph where there is none."""
+        """The constant in a form that the text of a graph can say; breaks the graph where there is none."""
         if isinstance(constant, type):
             constant = _TYPES.get(constant, constant)
         if not _has_text(constant) or (self._within and isinstance(constant, enum.Enum)):

@@ -30,7 +30,7 @@ class SparseCounts:
         self._known: dict[int, torch.Tensor] = {}
 
     def insist_on_known(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Ends the graph, before an operator runs on fakes, where it asks for what is not known."""
+        """Breaks the graph, before an operator runs on fakes, where it asks for what is not known."""
         if func in _QUESTIONS:
             asked = args[0] if args else kwargs["self"]
             if asked.layout in _LAYOUTS and id(asked) not in self._known:

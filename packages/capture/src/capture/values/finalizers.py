@@ -118,7 +118,7 @@ def require_quiet_pop(ctx: Tracer, value: Value) -> None:
 
 
 def require_quiet_change(ctx: Tracer, value: Value) -> None:
-    """Breaks where a container from outside changes that holds a generator under way: it may be let go."""
+    """Breaks the graph where a container from outside changes that holds a generator under way: it may be let go."""
     if value.source is not None and isinstance(value, _CONTAINER_KINDS):
         held = gc.get_referents(_object_of(ctx, value))
         if any(type(each) in _CODE and _acts_when_closed(each) for each in held):

@@ -133,7 +133,7 @@ def _insist_on_known_bases(ctx: Tracer, name: str, bases: Sequence[Value]) -> No
 
 
 def _leave(ctx: Tracer, name: str, why: str, hint: str = "") -> NoReturn:
-    """Breaks at the class statement, so that CPython makes the class."""
+    """Breaks the graph at the class statement, so that CPython makes the class."""
     ctx.stop(Kind.CLASS, f"the class `{name}` is defined: {why}", hint or "define it outside of the function")
 
 

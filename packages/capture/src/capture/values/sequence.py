@@ -148,7 +148,7 @@ TUPLE_PROTOCOL = (
 
 
 def require_plain_tuple(ctx: Tracer, cls: type) -> None:
-    """Stops where instances of a class derived from ``tuple`` do not behave like tuples."""
+    """Breaks the graph where instances of a class derived from ``tuple`` do not behave like tuples."""
     own = next((name for name in TUPLE_PROTOCOL if isinstance(getattr(cls, name, None), FunctionType)), None)
     if own is not None:
         ctx.stop(Kind.CONTAINER, f"`{cls.__qualname__}` is a class of tuples with a `{own}` of its own")

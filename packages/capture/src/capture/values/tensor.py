@@ -174,7 +174,7 @@ class TensorValue(Value):
         self.written[name] = value
 
     def _insist_that_it_fits(self, ctx: Tracer, grad: Value) -> None:
-        """Breaks where torch refuses the gradient, as it looks at what is to be one."""
+        """Breaks the graph where torch refuses the gradient, as it looks at what is to be one."""
         if grad is self:
             ctx.stop(Kind.ERROR_IN_AN_OPERATION, f"{self.describe()} is assigned as its own gradient")
         try:

@@ -160,7 +160,7 @@ class UserObject(Value):
         return instance_dict(self.obj) or {}
 
     def _held(self, ctx: Tracer, name: str) -> object:
-        """The entry of the real object's ``__dict__``; ends the graph where keys are no texts, which may compare by
+        """The entry of the real object's ``__dict__``; breaks the graph where keys are no texts, which may compare by
         code."""
         held = self._instance_dict()
         if not self._names_are_texts:

@@ -36,7 +36,7 @@ def gradients(ctx: World, outputs: Value, inputs: Value, *rest: Value, **options
 
 
 def _insist_on_no_reentrant_checkpoint(ctx: World, outputs: Sequence[TensorValue]) -> None:
-    """Ends the graph at a reentrant checkpoint that gradients of chosen inputs would pass.
+    """Breaks the graph at a reentrant checkpoint that gradients of chosen inputs would pass.
 
     Of some inputs' gradients such a checkpoint knows nothing: torch says so where CPython calls it.
     """
@@ -135,7 +135,7 @@ def _tensors(ctx: World, value: Value) -> list[TensorValue]:
 
 
 def _insist_on_known_histories(ctx: World, tensors: Iterable[TensorValue]) -> None:
-    """Ends the graph where autograd would look at each operator, or knows nothing of a tensor."""
+    """Breaks the graph where autograd would look at each operator, or knows nothing of a tensor."""
     ctx.state_read["torch.is_anomaly_enabled"] = torch.is_anomaly_enabled
     if torch.is_anomaly_enabled():
         ctx.stop(Kind.AUTOGRAD, "gradients are taken under anomaly detection, which looks at those of each operator")

@@ -46,7 +46,7 @@ def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Va
 
 
 def _read_again(ctx: World, function: Value) -> None:
-    """Ends the graph before a variable of the function's closure is bound anew.
+    """Breaks the graph before a variable of the function's closure is bound anew.
 
     Backward calls the function once more, which then finds in its closure what is there by that time.
     """
@@ -69,7 +69,7 @@ def _cells(function: Value, met: set[int]) -> Iterator[CellValue]:
 
 
 def _note_reentrant(ctx: World, results: Sequence[TensorValue]) -> None:
-    """Notes the results of a reentrant checkpoint, and ends the graph where it would treat them otherwise.
+    """Notes the results of a reentrant checkpoint, and breaks the graph where it would treat them otherwise.
 
     To torch it is a function with a backward of its own, whose results all have gradients.
     """

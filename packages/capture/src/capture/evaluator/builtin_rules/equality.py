@@ -59,7 +59,7 @@ def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
 
 
 def _insist_on_known_equality(ctx: Tracer, *sides: Value) -> None:
-    """Ends the graph where code of the program says what is equal."""
+    """Breaks the graph where code of the program says what is equal."""
     for side in sides:
         if not isinstance(side, (ConstantValue, ClassValue, PythonModuleValue)):
             continue

@@ -74,7 +74,7 @@ _INIT: Callable[..., None] = object.__init__
 
 
 def refuse_finalizer(ctx: Tracer, cls: type) -> None:
-    """Breaks where an object is made that does something when it goes: that one has to exist."""
+    """Breaks the graph where an object is made that does something when it goes: that one has to exist."""
     if held_by(cls, "__del__") is not None:
         ctx.stop(Kind.FINALIZER, f"an object of `{cls.__qualname__}` is made, which has a `__del__`")
 

@@ -22,7 +22,7 @@ _INLINED_TRANSFORMS = ("torch._functorch.functional_call", "torch._functorch.uti
 
 
 def leave_to_python(ctx: Tracer, function: FunctionType) -> None:
-    """Stops before the call of a function that is not to be captured."""
+    """Breaks the graph before the call of a function that is not to be captured."""
     if runs_torchs_compiler(function):
         hint = "what is around it is captured"
         ctx.stop(Kind.TORCHS_COMPILER, f"torch's own compiler runs in `{function.__qualname__}`", hint)
@@ -39,7 +39,7 @@ def leave_to_python(ctx: Tracer, function: FunctionType) -> None:
 
 
 def disabled(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """The family of functions that `disable` made of others, which ends the graph."""
+    """The family of functions that `disable` made of others, which breaks the graph."""
     return _stop_as_asked(ctx, function) if isinstance(function, Outside) else None
 
 
@@ -48,7 +48,7 @@ def _stop_as_asked(ctx: Tracer, function: object) -> NoReturn:
 
 
 def leave_event_loop(ctx: Tracer, function: FunctionType) -> None:
-    """Stops before functions of event loops.
+    """Breaks the graph before functions of event loops.
 
     A loop steps coroutines when files and clocks are ready; and another one may be the current one next time.
     """
@@ -62,7 +62,7 @@ _NO_LOOP = frozenset({"coroutines", "locks", "mixins", "queues", "constants", "e
 
 
 def leave_transform(ctx: Tracer, function: FunctionType) -> None:
-    """Stops before a transform of ``torch.func`` that has no rule.
+    """Breaks the graph before a transform of ``torch.func`` that has no rule.
 
     Under transforms tensors are not what they seem, so what they call runs as in eager.
     """
@@ -73,7 +73,7 @@ def leave_transform(ctx: Tracer, function: FunctionType) -> None:
 
 
 def leave_schedule(ctx: Tracer, function: FunctionType) -> None:
-    """Stops before a step of a learning-rate schedule.
+    """Breaks the graph before a step of a learning-rate schedule.
 
     The next rate is computed from a count of steps, in Python alone: every step would be a version.
     """

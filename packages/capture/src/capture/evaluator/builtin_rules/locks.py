@@ -40,7 +40,7 @@ def take(ctx: World, lock: LockValue, blocking: Value = TRUE, timeout: Value = _
 
 
 def _insist_on_waiting(ctx: Tracer, lock: Value, blocking: Value, limited: bool) -> None:
-    """Breaks where taking a lock may fail, as the program then branches on the answer."""
+    """Breaks the graph where taking a lock may fail, as the program then branches on the answer."""
     if limited or blocking.constant() not in (True, 1):
         ctx.stop(Kind.LOCK, f"{lock.describe()} is taken if it is free", _HINT)
 
@@ -79,7 +79,7 @@ def is_held(ctx: World, lock: LockValue) -> Value:
 
 @rule(threading.Semaphore.acquire, kinds=(UserObject,))
 def enter_semaphore(ctx: World, semaphore: UserObject, blocking: Value = TRUE, timeout: Value = NONE) -> Value:
-    """``acquire`` of a semaphore, which is a lock as long as the count that it keeps is its own affair."""
+    """``acquire`` of a semaphore, which the written code takes and releases as it does a lock."""
     _insist_on_waiting(ctx, semaphore, blocking, not is_none(timeout))
     if semaphore.source is None or semaphore.overlay:
         ctx.stop(Kind.LOCK, "a semaphore that was made or changed in the captured code is taken", _HINT)

@@ -98,7 +98,7 @@ def _ask(ctx: World, question: Any, obj: object, candidate: Any) -> Value:
 
 
 def _is_like_a_protocol(ctx: Tracer, value: Value, protocol: Any) -> Value:
-    """True if the class has the protocol's members; ends the graph where the object's own attributes decide."""
+    """True if the class has the protocol's members; breaks the graph where the object's own attributes decide."""
     try:
         if issubclass(value.python_type(), protocol):
             return TRUE

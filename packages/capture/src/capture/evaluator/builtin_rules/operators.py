@@ -254,7 +254,8 @@ _REPEATS = frozenset({"__mul__", "__rmul__", "__imul__"})
 
 
 def _insist_on_the_same_kind(ctx: Tracer, receiver: ContainerObject, name: str, operands: Sequence[Value]) -> None:
-    """Ends the graph where a container's own method would say `NotImplemented` to its operand: its rule here raises."""
+    """Breaks the graph where a container's own method would say `NotImplemented` to its operand: its rule here
+    raises."""
     kind = int if name in _REPEATS else storage_class(receiver.cls)
     own = isinstance(lookup(receiver.cls, name)[1], FunctionType)
     if not own and not all(derives(operand.python_type(), kind) for operand in operands):

@@ -2,7 +2,7 @@
 
 ``item()`` gives a ``ScalarValue``: a tensor of the graph, out of which Python's number is read behind it.  Arithmetic
 on it is put off (``_combine``): computed by Python if somebody wants the number, in double precision by the graph if a
-tensor meets it. Both give the same to the bit only for what is listed here; everything else ends the graph.
+tensor meets it. Both give the same to the bit only for what is listed here; everything else breaks the graph.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def _symmetric_difference(left: _Keys, right: _Keys) -> _Keys:
 
 
 def _both(ctx: Tracer, function: Any, left: Value, right: Value) -> tuple[_Keys, _Keys]:
-    """The items of two operands; ends the graph where one is not like a set."""
+    """The items of two operands; breaks the graph where one is not like a set."""
     first, second = keys_like_a_set(ctx, left), keys_like_a_set(ctx, right)
     # CPython raises, or asks methods of the other operand.
     if first is None or second is None:
@@ -64,7 +64,7 @@ def _set_operator(function: object, in_place: object, combine: Callable[[_Keys, 
         # A frozenset has no `|=`: the name is bound to a new one.
         if left.cls is not set:
             return apply(ctx, left, right)
-        # Ahead of ``changed``: where the other operand ends the graph, nothing has happened to this one.
+        # Ahead of ``changed``: where the other operand breaks the graph, nothing has happened to this one.
         combined = combine(*_both(ctx, function, left, right))
         ctx.changed(left)
         left.entries = combined

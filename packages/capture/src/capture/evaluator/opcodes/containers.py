@@ -129,13 +129,13 @@ def dict_merge(ctx: World, frame: Frame, inst: Instruction) -> None:
 
 
 def _require_mapping(ctx: Tracer, value: Value) -> None:
-    """Breaks unless ``**`` takes it: it takes no pairs, as ``dict()`` does."""
+    """Breaks the graph unless ``**`` takes it: it takes no pairs, as ``dict()`` does."""
     if not isinstance(value, (DictValue, ContainerObject)) and not hasattr(value.python_type(), "keys"):
         _leave_type_error(ctx)
 
 
 def _leave_type_error(ctx: Tracer) -> NoReturn:
-    """Breaks where a call raises TypeError: CPython's message names the function that is called."""
+    """Breaks the graph where a call raises TypeError: CPython's message names the function that is called."""
     ctx.stop(Kind.EXCEPTION, "the program raises TypeError")
 
 
