@@ -115,6 +115,5 @@ class UserRaised(Signal):
         super().__init__(repr(value))
 
     def was_caught(self) -> None:
-        """Drops what leads back: frames that it came through refer to it, so what the program let go would live on in
-        a cycle."""
+        """Drops the traceback, whose frames refer to it: what the program let go would live on in a cycle."""
         self.__traceback__ = self.__context__ = None

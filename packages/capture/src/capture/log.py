@@ -73,8 +73,7 @@ class FallbackRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoreRecord:
-    """The outcome of asking the store, or of giving it a version: ``stored``, ``not stored``, ``taken up`` or
-    ``refused``.
+    """The outcome of a version and the store: ``stored``, ``not stored``, ``taken up`` or ``refused``.
 
     ``explanation`` says why.
     """

@@ -29,8 +29,7 @@ class _OfThread:
 
 
 def looking() -> AbstractContextManager[object]:
-    """A context in which tensors are asked for what they are, and no ``__torch_function__`` of the program's is
-    called.
+    """A context in which tensors are looked at without calling a ``__torch_function__`` of the program's.
 
     Neither that of a subclass nor that of a mode.
     """

@@ -70,8 +70,10 @@ class Emitter:
             self.handler = outer
 
     def put_back_handled(self, target: Instruction) -> None:
-        """The `target` of what is raised behind a PUSH_EXC_INFO at the bottom of the stack: what was being handled
-        before is again."""
+        """Writes the `target` of errors raised behind a PUSH_EXC_INFO at the bottom of the stack.
+
+        The exception that was being handled before is handled again, and the error raised once more.
+        """
         self.place(target)
         self.copy(3)
         self.emit("POP_EXCEPT")

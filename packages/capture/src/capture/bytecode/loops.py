@@ -70,8 +70,7 @@ class LoopInCPython:
         return self._leaving.setdefault(i, Instruction("NOP", None, self._flow.instructions[i].positions))
 
     def _handler(self, handler: Handler) -> Handler:
-        """The handler for the copies, one object for all instructions under it: the assembler groups them by
-        identity."""
+        """The handler for the copies: one object for all instructions under it, by which the assembler groups them."""
         known = self._handlers.get(id(handler))
         if known is None:
             target = self._place(self._flow.position(handler.target))
@@ -142,8 +141,7 @@ class LoopInCPython:
 
 
 class _Bound:
-    """The variables that surely, and those that possibly, have a value at each instruction of a loop and at its
-    exits.
+    """The variables that surely, and those that possibly, have a value at instructions of a loop and its exits.
 
     Forward data flow from the point at which the loop is entered, until nothing changes any more.
     """

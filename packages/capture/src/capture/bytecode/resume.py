@@ -159,8 +159,7 @@ def continuation(code: CodeType, point: Point) -> Continuation:
 
 
 class Cut(Protocol):
-    """The part of a function that runs before it is left for continuations: its instructions, and where it is
-    entered."""
+    """The part of a function that runs before it is left for continuations, and the instruction to enter it at."""
 
     rest: list[Instruction]
     target: Instruction

@@ -143,8 +143,7 @@ _OUTCOMES = (2, 2 | 8, 8, 1 | 2 | 4, 4, 4 | 8)  # <  <=  ==  !=  >  >=
 
 
 def _comparison(shift: int, flag: int, *parts: str) -> Spelling:
-    """A comparison: its index lies above `shift`, `flag` asks 3.13 for a bool, and the low bits are the outcomes that
-    count."""
+    """A comparison: its index above `shift`, `flag` where 3.13 is to give a bool, the outcomes that count below."""
     raw_args = [index << shift | flag | outcomes for index, outcomes in enumerate(_OUTCOMES)]
     rest = (0,) * (len(parts) - 1)
 

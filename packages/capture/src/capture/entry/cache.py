@@ -84,8 +84,10 @@ class Version:
         return Difference(found, wrote)
 
     def _is_our_own(self, guard: Guard) -> bool:
-        """True if the guard fails for what this version wrote; sizes and numbers that it wrote may vary as others
-        do."""
+        """True if the guard fails for what this version wrote.
+
+        Sizes and numbers that it wrote may vary as others do.
+        """
         if not self.changed or guard.source is None or self.changed.isdisjoint(guard.source.chain()):
             return False
         varies = guard.kind == "tensor" or (guard.kind == "equals" and type(guard.payload[0]) in _VARYING)

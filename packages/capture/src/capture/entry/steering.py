@@ -70,8 +70,9 @@ def is_compiling() -> bool:
 
 
 def allow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
-    """Records calls of ``function`` as one node of the graph.  It must compute tensors from tensors and do nothing
-    else.
+    """Records calls of ``function`` as one node of the graph.
+
+    It must compute tensors from tensors and do nothing else.
     """
     return _marked(state.PROCESS.allowed, function, "allow_in_graph")
 
@@ -82,8 +83,9 @@ def disallow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def assume_constant_result(function: Callable[P, R]) -> Callable[P, R]:
-    """Calls ``function`` once, at capture, and takes its result for a constant.  That it never changes is for the
-    program to know: nothing checks it.
+    """Calls ``function`` once, at capture, and takes its result for a constant.
+
+    That it never changes is for the program to know: nothing checks it.
     """
     return _marked(state.PROCESS.assumed, function, "assume_constant_result")
 

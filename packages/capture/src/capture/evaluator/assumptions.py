@@ -27,8 +27,7 @@ Place = tuple[Instruction, int]
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The stop that ends an evaluation: CPython has to run ``instruction``; the root frame is as it was just before
-    it."""
+    """The stop that ends an evaluation: CPython has to run ``instruction``, before which the root frame is."""
 
     instruction: Instruction
     step: int
@@ -45,10 +44,10 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """The facts that are known ahead of an evaluation.  Frozen: what one evaluation finds out is there for the next
-    one alone.
+    """The facts that are known ahead of an evaluation.
 
-    ``stops`` are the steps of the root frame that CPython has to take, by number; they hold for one translation.
+    Frozen: what one evaluation finds out is there for the next one alone.  ``stops`` are the steps of the root frame
+    that CPython has to take, by number; they hold for one translation.
     """
 
     layouts: Mapping[Source, OpenLayout] = field(default_factory=dict)

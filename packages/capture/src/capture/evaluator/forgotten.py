@@ -25,8 +25,7 @@ _UNBIND = frozenset({"STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF"}
 
 
 class Forgotten:
-    """The generators of one evaluation that are under way, and the look after each instruction at who still refers to
-    them."""
+    """The generators that are under way, looked at after each instruction for who still refers to them."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -71,8 +70,10 @@ class Forgotten:
         self._open.clear()
 
     def _unreferenced(self) -> list[SuspendableValue]:
-        """Takes out those that nobody refers to, and gives those that end here; `Stops` looks after coroutines never
-        awaited."""
+        """Takes out the generators that nobody refers to, and gives those that end here.
+
+        Coroutines that were never awaited are left to `Stops`: Python warns of them.
+        """
         gone = [value for value in self._open if not value.running and self._is_gone(value)]
         self._open = [value for value in self._open if not value.finished and value not in gone]
         return [value for value in gone if value.started or not isinstance(value, CoroutineValue)]
@@ -91,8 +92,10 @@ class Forgotten:
         value.end()
 
     def _unbound(self) -> None:
-        """Closes what went with a variable for an argument, where calls leave it nowhere else: only those of Python's
-        functions."""
+        """Closes the generators that went with a variable for an argument, where calls leave them nowhere else.
+
+        Only calls of Python's functions do.
+        """
         gone = self._held_by_none()
         taken = all(frame.takes_its_arguments for frame in self._world.frames if frame.is_given_suspended)
         if len(gone) > 1 or (gone and not taken):

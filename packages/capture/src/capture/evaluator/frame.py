@@ -1,5 +1,6 @@
-"""The state of one frame under evaluation: where it is, its operand stack, its variables.  State only; no behaviour
-of opcodes.
+"""The state of one frame under evaluation: its place, its stack, its variables.
+
+State only; no behaviour of opcodes.
 """
 
 from __future__ import annotations

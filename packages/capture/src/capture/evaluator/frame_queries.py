@@ -1,5 +1,4 @@
-"""Questions about where a frame stands: who handles an error here, what a suspended one still has to do, how deep
-Python is."""
+"""Questions about a frame's place: who handles an error here, what it still has to do when it is closed."""
 
 from __future__ import annotations
 

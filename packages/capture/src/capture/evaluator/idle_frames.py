@@ -1,5 +1,4 @@
-"""Frames with no tensor within reach, which CPython runs once so many instructions of their file were evaluated in
-vain.
+"""Frames with no tensor within reach, of which CPython runs the rest once much of their file was evaluated.
 
 To evaluate a frame costs many times what CPython takes to run it, and where no tensor is, nothing is gained.  What a
 frame that is left to CPython calls is captured by itself, so all that such a frame can lose is the place where two

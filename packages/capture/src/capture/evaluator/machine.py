@@ -248,8 +248,7 @@ class Machine:
             self.guard(AttrSource(source, "__code__"), "is", function.code)
 
     def _call_wrapped(self, wrapper: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """Calls the function in a wrapper of torch's that hides it from torch's compiler alone, or of ours that opens
-        a region."""
+        """Calls the function in a wrapper of torch's, which only its compiler is to respect, or of ours for steps."""
         hidden = realize(self, wrapper.closure[wrapper.code.co_freevars.index("fn")])
         return self.call(hidden.attribute(self, "cell_contents"), args, kwargs)
 
@@ -387,8 +386,10 @@ class Machine:
         return self._met.is_one_object(self, left, right)
 
     def rely_on_separate_changes(self) -> None:
-        """Relies on a changed object being none of the others of its type: writes through one path were not seen on
-        another."""
+        """Relies on each changed object being none of the others of its type.
+
+        Writes through one path were not seen on another.
+        """
         self._met.rely_on_separate(self, self.effects.changed())
 
     def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:

@@ -84,8 +84,7 @@ class World(Recording, Protocol):
         """Evaluate a call of these as one of several: changes of older objects and tensors stop."""
 
     def region(self, passed: Sequence[Value], options: Mapping[str, object]) -> AbstractContextManager[None]:
-        """Has what is recorded meanwhile called by a checkpoint, with what the program passes to it, and these
-        options.
+        """Has what is recorded meanwhile called by a checkpoint, with what the program passes and these options.
 
         Changes of older objects stop.
         """

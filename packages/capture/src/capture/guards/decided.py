@@ -23,8 +23,7 @@ _READS: Mapping[str, Callable[[torch.Tensor, int], int]] = {
 def decided(
     paths: Sequence[Source], program: Sequence[tuple[str, int, int]], function: FunctionType, *args: object
 ) -> bool:
-    """True if the condition holds for the arguments of a call; the Python twin of the engine's interpreter of
-    programs."""
+    """True if the condition holds in a call, of a function and its arguments: the engine's interpreter, in Python."""
     values = [path.read(Inputs(function, args)) for path in paths]
     stack: list[int] = []
     for name, place, number in program:

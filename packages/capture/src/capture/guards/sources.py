@@ -86,8 +86,7 @@ def _path(cls: type[S]) -> type[S]:
 
 
 def _written_once(write: Callable[[S], str]) -> Callable[[S], str]:
-    """The method, but for remembering its text: texts of long paths are made of those of short ones, which many
-    share."""
+    """The method, with its text remembered: long paths are written by way of shorter ones, which many share."""
 
     def expression(path: S) -> str:
         known: str | None = path.__dict__.get("_expression")

@@ -51,8 +51,7 @@ def with_spent_history(name: str, tensor: torch.Tensor, *behind: torch.Tensor) -
 
 
 def view_with_spent_history(name: str, tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
-    """The same for a tensor that is a view in eager, and so is refused where something may be none, as by
-    ``detach_``."""
+    """The same for a view in eager, which is refused where a tensor may be none, as by ``detach_``."""
     spent = with_spent_history(name, tensor, *behind)
     with torch.enable_grad():
         return spent.view_as(spent)

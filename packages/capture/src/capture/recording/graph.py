@@ -113,8 +113,10 @@ class GraphRecorder:
 
     @functools.cached_property
     def graph(self) -> fx.Graph:
-        """Made when something is to be recorded: most frames compute nothing, and a graph is a cycle of objects, which
-        programs that count what a collection finds would meet.
+        """The graph, made when something is to be recorded.
+
+        Most frames compute nothing, and a graph is a cycle of objects, which programs that count what a collection
+        finds would meet.
         """
         return fx.Graph()
 

@@ -227,8 +227,7 @@ class Noting(NotingDraws):
 
     @cached_property
     def avoid_device_init(self) -> bool:
-        """A cached answer: torch looks for devices each time that the mode is entered; none come while a graph is
-        recorded."""
+        """Torch's answer, kept: it looks for devices each time that the mode is entered, and none come meanwhile."""
         return bool(super().avoid_device_init)
 
     def dispatched(

@@ -66,8 +66,7 @@ _QUANTISED = frozenset(
 def record_operation(
     ctx: Recording, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool
 ) -> Value:
-    """Runs an operation on fakes, breaks the graph where eager might do otherwise, and adds a node where there is a
-    result."""
+    """Runs an operation on fakes and adds a node for it; breaks the graph where eager might do otherwise."""
     name = target if method else getattr(target, "__name__", str(target))
     insist_on_room(ctx)
     operands = _Operands(ctx, name)
@@ -175,8 +174,10 @@ class _Checked:
 
 
 def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber]) -> bool:
-    """A data-dependent size may turn out to be negative, which the operation would refuse.  Nothing is read or
-    written then, so it is time enough to ask after the graph."""
+    """True if the condition is that a data-dependent size is not negative, which the code asks after the graph.
+
+    The operation would refuse a negative one.  Nothing is read or written then, so it is time enough.
+    """
     size = ctx.graph.not_negative(condition)
     given = next((symbol for symbol in symbols if symbol.example.node.expr == size), None)
     if given is None:
@@ -231,8 +232,7 @@ _KNOWN = (torch.Tensor, *_SYMBOLIC, int, float, complex, str, bytes, type(None),
 
 
 def _alien(result: object) -> object:
-    """An object that goes with a fake and means nothing to the tensor: its storage, its iterator, something made of
-    those."""
+    """An object that goes with a fake and means nothing to the tensor: its storage, its iterator."""
     if isinstance(result, (tuple, list, dict)):
         items = list(result.values()) if isinstance(result, dict) else result
         return next((alien for alien in map(_alien, items) if alien is not None), None)
@@ -337,8 +337,10 @@ class _Operands:
         return self._made_of_others(value)
 
     def _made_of_others(self, value: Value) -> tuple[object, object]:
-        """The same for a value that is made of others, in how many containers it is noted: there FX has no words for
-        enums."""
+        """The same for a value that is made of others; notes how deep in containers it is.
+
+        FX has no words for members of enums in them.
+        """
         self._within += isinstance(value, (SequenceValue, DictValue))
         try:
             return self._container(value)

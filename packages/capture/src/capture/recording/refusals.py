@@ -223,8 +223,7 @@ def _minus_truths(*operands: object, **named: object) -> bool:
     *(aten.mode, aten.kthvalue, aten.cummax, aten.cummin, aten.logcumsumexp),
 )
 def _of_nothing(x: torch.Tensor, *_: object, **__: object) -> bool:
-    """True for an empty operand: there is no largest of no numbers, along the dimension that is asked for or
-    another."""
+    """True for an empty operand: there is no largest of no numbers, along this dimension or another."""
     return any(isinstance(size, int) and not size for size in x.shape)
 
 

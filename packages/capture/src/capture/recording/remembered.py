@@ -1,5 +1,4 @@
-"""The results of operators on fakes, kept as long as a graph is recorded: a model's layers ask for the same many
-times.
+"""The results of operators on fakes, kept while a graph is recorded, as layers of a model ask for the same.
 
 A fake kernel takes ten times as long as it takes to make tensors like those that it gave before.  This is below
 autograd, which makes a history anew each time, and holds only for operators that write nothing: their results are new,
@@ -37,8 +36,7 @@ _DEVICES = ("cpu", "cuda")  # those that autocast is asked about
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The effects of an operator on the journal, with those that its fake kernel is made of, and how often it would
-    draw."""
+    """The effects of an operator, and of those that its fake kernel is made of, on the journal; and its draws."""
 
     doubts: int
     raisers: int

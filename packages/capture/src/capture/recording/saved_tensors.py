@@ -42,8 +42,7 @@ def not_shown() -> Iterator[None]:
 
 @contextlib.contextmanager
 def new_ones_shown() -> Iterator[None]:
-    """A context in which hooks that are put in force within are called: a backend that follows autograd has a
-    checkpoint's.
+    """A context in which hooks that are put in force within are called, as those of a backend's checkpoint.
 
     Those from before stay unheard, under hooks that do nothing: only the innermost are called.
     """

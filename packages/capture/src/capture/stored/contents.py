@@ -114,8 +114,7 @@ class Contents:
         return known[1]
 
     def _member(self, obj: object) -> Content:
-        """The content of a member; data of other types is told by its type, as what is read of it is guarded where it
-        is read."""
+        """The content of a member; other data is told by its type, as what is read of it is guarded."""
         cls = type(obj)
         if cls is FunctionType:
             return self._of_function_once(obj)

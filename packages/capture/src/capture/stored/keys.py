@@ -77,8 +77,7 @@ def _devices() -> Content:
 
 
 def _said_by_the_program() -> Content:
-    """The settings of the program.  Functions that were marked are known by identity, of which a key can say
-    nothing."""
+    """The settings of the program; raises where it marked functions, of which a key can say nothing."""
     process, asked = state.PROCESS, program_settings()
     if process.allowed or process.disallowed or process.assumed:
         raise NotStored("the program said of functions how they are captured")

@@ -73,8 +73,7 @@ _OF_TORCH = frozenset({"aten", "prims", "prim"})
 
 
 def refuse_operators(module: fx.GraphModule) -> None:
-    """Raises for operators that the program defined: they are known by name only, and another process may define
-    others."""
+    """Raises for operators that the program defined: another process may define others by the same names."""
     for part in module.modules():
         for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
             if node.op == "call_function":

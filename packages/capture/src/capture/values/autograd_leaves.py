@@ -77,8 +77,9 @@ class History:
         return {step for step in self.steps if not any(before for before, _ in step.next_functions)}
 
     def used_up(self, readers: Collection[type]) -> Iterator[object]:
-        """The steps of which a backward has freed what another would need.  Of functions with a backward of their own
-        that matters to ``readers`` only.
+        """The steps of which a backward has freed what another would need.
+
+        Of functions with a backward of their own that matters to ``readers`` only.
         """
         return (step for step in self.steps if _has_let_go(step, readers))
 
@@ -134,8 +135,7 @@ def _names_of_saved(kind: object) -> tuple[str, ...]:
 
 
 def are_needed(leaves: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> bool:
-    """True if somebody can ask one of the leaves for its gradient, or would miss a history that begins with them
-    alone."""
+    """True if somebody can ask a leaf for its gradient, or would miss a history that begins with them alone."""
     if not leaves:
         return False
     made = set(map(id, leaves))

@@ -198,8 +198,7 @@ def is_made_by_code(cls: type) -> bool:
 
 
 def _runs_code(cls: type, name: str) -> bool:
-    """True if Python code finds the attribute: of the metaclass, or of a descriptor that is not torch's; those only
-    look."""
+    """True if Python code finds the attribute: of the metaclass, or of a descriptor other than torch's."""
     _, held = _static_lookup(cls, name)
     if isinstance(type(cls).__getattribute__, FunctionType):
         return True
@@ -319,9 +318,7 @@ _FUNCTIONS = (FunctionType, Region, Outside)
 
 
 def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path: Source | None = None) -> Value:
-    """A member of a class seen through an instance (or a subclass): the descriptor protocol for the known
-    descriptors.
-    """
+    """A member of a class seen through an instance (or a subclass), by the protocol of descriptors."""
     source = path or AttrSource(class_source(ctx, owner), name)
     # In this order: what each kind of member becomes when it is read through an instance.
     if isinstance(member, staticmethod):

@@ -1,5 +1,4 @@
-"""The changes that the evaluated code made to objects from before: seen at once inside, replayed when the frame
-leaves.
+"""The changes made to objects from before: seen at once inside, replayed when the frame leaves.
 
 The new state lives in the values themselves (a list's items, an object's overlay); here is only who changed, in
 order. How a change is replayed is the emitter's business.

@@ -31,8 +31,10 @@ class ExceptionValue(UserObject):
 
     @property
     def trace(self) -> object:
-        """Stands for the traceback: another object after each addition to it; the exception itself for the one that it
-        came with, None for none."""
+        """An object for the traceback: another one after each addition; the exception itself for the one it came with.
+
+        None where there is none.
+        """
         return self if self._trace is _AS_IT_CAME else self._trace  # to refer to itself would make it garbage
 
     @trace.setter

@@ -214,8 +214,7 @@ class AsyncStep(IteratorValue):
             ctx.throw(RuntimeError, f"cannot reuse already awaited {self.name}")
 
     def _outcome(self, ctx: Tracer, run: Any) -> Value | None:
-        """The next value for the one who awaits, or None when the step is over, with what was yielded in
-        ``returned``."""
+        """The next value for the one who awaits; None when the step is over, its value in ``returned``."""
         generator = self.generator
         try:
             found: Value | None = run()

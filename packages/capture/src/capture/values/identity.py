@@ -212,8 +212,10 @@ def _rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
 
 
 def _rely_on_distinct_group(ctx: Tracer, changed: Sequence[Value], others: Sequence[Value]) -> None:
-    """The changed ones are neither each other nor one of the others; tensors that are held elsewhere than in arguments
-    are told apart by their memory."""
+    """Relies on the changed ones being neither each other nor one of the others.
+
+    Tensors that are held elsewhere than in arguments are told apart by their memory.
+    """
     coming, held = _by_origin(changed)
     other_coming, other_held = _by_origin(others)
     _guard_distinct(ctx, coming, [*held, *other_coming, *other_held])

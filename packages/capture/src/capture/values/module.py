@@ -1,5 +1,4 @@
-"""``torch.nn.Module``: an object whose parameters, buffers and submodules live in three dicts, and whose call has
-hooks."""
+"""``torch.nn.Module``: an object with parameters, buffers and submodules in three dicts, and hooks on its call."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ _GLOBAL_HOOKS = tuple(
 
 
 def _as_torch_wrote_it(name: str) -> Any:
-    """The method that torch's own class has by this name; an object that nothing else is, where a program replaced
-    it.
+    """The method of torch's own class by this name; an object that nothing else is, if a program replaced it.
 
     That may have happened before this module was imported: the file of the code tells.
     """
@@ -52,8 +50,9 @@ TORCHS = {name: _as_torch_wrote_it(name) for name in _KNOWN}
 
 
 class ModuleValue(UserObject):
-    """Calls go straight to ``forward`` where no hook is registered (guarded), else through the module's own
-    machinery.
+    """A module.
+
+    Calls go straight to ``forward`` where no hook is registered (guarded), else through the module's own machinery.
     """
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

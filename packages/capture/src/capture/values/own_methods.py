@@ -92,8 +92,10 @@ def _is_programs(cls: type, name: str) -> bool:
 
 
 def _is_made_by_item(obj: object, name: str) -> bool:
-    """True if ``C[...]`` of a class runs code of the program, whose ``__class_getitem__`` is no method of its
-    metaclass."""
+    """True if ``C[...]`` of a class runs code of the program.
+
+    A ``__class_getitem__`` is no method of its metaclass.
+    """
     if name != "__class_getitem__" or not isinstance(obj, type):
         return False
     member = held_by(obj, name)

@@ -160,7 +160,7 @@ class UserObject(Value):
         return instance_dict(self.obj) or {}
 
     def _held(self, ctx: Tracer, name: str) -> object:
-        """The entry of the real object's ``__dict__``; breaks the graph where keys are no texts, which may compare by
+        """The entry of the real object's ``__dict__``; breaks the graph if keys are no texts, and may compare by
         code."""
         held = self._instance_dict()
         if not self._names_are_texts:
@@ -308,8 +308,10 @@ class UserObject(Value):
         return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
 
     def answer(self, ctx: Tracer, name: str, wanted: type, *args: Value) -> Value | None:
-        """The answer of a special method; None without one.  Python itself judges answers of another type than it
-        wants."""
+        """The answer of a special method; None without one.
+
+        Python itself judges answers of another type than it wants.
+        """
         method = self.special(ctx, name)
         if method is None:
             return None

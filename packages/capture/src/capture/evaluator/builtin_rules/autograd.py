@@ -224,8 +224,7 @@ def _accumulate(
 
 @contextlib.contextmanager
 def _grad_mode(ctx: World, enabled: bool, operands: Iterable[Value]) -> Iterator[None]:
-    """A context in which gradients are added up with a history only where a graph of them is wanted, as autograd
-    does."""
+    """A context in which gradients are added up with a history only where a graph of them is wanted."""
     before = torch.is_grad_enabled()
     matters = any(isinstance(value, TensorValue) and value.fake.requires_grad for value in operands)
     if before is enabled or not matters:

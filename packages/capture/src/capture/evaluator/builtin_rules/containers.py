@@ -189,8 +189,7 @@ def items_of(ctx: Tracer, iterable: Value) -> list[Value]:
 
 
 def ask_for_length(ctx: Tracer, iterable: Value) -> None:
-    """Asks an iterable for its length, as whoever makes room for its items does: an object's own answer may be
-    noticed."""
+    """Asks an iterable for its length, as whoever makes room for its items does; its own answer may be noticed."""
     iterable = realize(ctx, iterable)
     if not isinstance(iterable, UserObject):
         return

@@ -110,8 +110,7 @@ def _is_deprecation(kind: object) -> TypeGuard[type[Warning]]:
 
 
 def say_later(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """The family of calls that the program lets be made at the end of the graph, where tensors are what they are by
-    then."""
+    """The family of calls that the program lets be made behind the graph; of tensors they see what they hold then."""
     allowed = program_settings().said_later
     if not allowed or kwargs or not any(function is each for each in allowed):
         return None

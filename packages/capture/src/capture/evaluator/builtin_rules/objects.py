@@ -174,8 +174,7 @@ def _as_name(ctx: Tracer, name: ConstantValue) -> str:
 
 
 def _as_name_to_read(ctx: Tracer, owner: Value, name: ConstantValue) -> str:
-    """The name of an attribute that is read: members of a text enum are names, too, where nobody is told of the
-    name."""
+    """The name of an attribute that is read: a member of a text enum will do where nobody is told of the name."""
     if isinstance(name.value, str) and type(name.value) is not str and not _tells_names(owner.python_type()):
         return plain_text(ctx, name.value)
     return _as_name(ctx, name)
@@ -444,8 +443,7 @@ def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
 
 @rule(weakref.ref.__call__, kinds=(UserObject,))
 def dereference(ctx: Tracer, reference: UserObject) -> Value:
-    """The object that a weak reference leads to, where it was met on another path; the graph relies on it leading
-    there."""
+    """The object that a weak reference leads to, if it was met on another path; relied on from now on."""
     target = weakref.ref.__call__(reference.obj) if type(reference.obj) is weakref.ref else None  # a subclass may count
     found = ctx.known(target)
     if reference.source is None or found is None:

@@ -61,8 +61,7 @@ _IN_PLACE = frozenset(f.__name__ for symbol, f in BINARY.items() if symbol.endsw
 
 
 def operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """The family of operators on operands that no rule knows: tensors, symbolic numbers, objects with special
-    methods."""
+    """The family of operators on operands that no rule knows: tensors, symbols, objects with special methods."""
     if not isinstance(function, type(operator.add)) or function not in _ALL:
         return None
     if any(isinstance(arg, TensorValue) for arg in args):
@@ -150,8 +149,7 @@ def _specialized(value: Value) -> Value:
 
 
 def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value | None:
-    """An operator by the special methods of its operands, in Python's order; raises what Python raises where all
-    pass."""
+    """An operator by the special methods of its operands, in Python's order, and with Python's error."""
     name = function.__name__.strip("_")
     if function in _UNARY:
         return _try_method(ctx, args[0], _UNARY[function])
@@ -178,8 +176,7 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
 
 
 def _knows_first(function: Callable[..., object], left: Value) -> bool:
-    """True if the left operand takes any object: a text formats it, keys of a dict are joined with whatever it
-    gives."""
+    """True if the left operand takes any object, as a text that is formatted does, and the keys of a dict."""
     if isinstance(left, DictView):
         return plain_in_place(function) in (operator.and_, operator.or_, operator.sub, operator.xor)
     return plain_in_place(function) is operator.mod and left.python_type() in (str, bytes)
@@ -254,8 +251,7 @@ _REPEATS = frozenset({"__mul__", "__rmul__", "__imul__"})
 
 
 def _insist_on_the_same_kind(ctx: Tracer, receiver: ContainerObject, name: str, operands: Sequence[Value]) -> None:
-    """Breaks the graph where a container's own method would say `NotImplemented` to its operand: its rule here
-    raises."""
+    """Breaks the graph where a container's own method would say `NotImplemented`, as its rule here raises."""
     kind = int if name in _REPEATS else storage_class(receiver.cls)
     own = isinstance(lookup(receiver.cls, name)[1], FunctionType)
     if not own and not all(derives(operand.python_type(), kind) for operand in operands):

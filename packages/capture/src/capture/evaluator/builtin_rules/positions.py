@@ -51,8 +51,7 @@ def assign_tensor(ctx: World, tensor: TensorValue, index: Value, value: Value) -
 
 
 def _as_items_of(ctx: Tracer, target: torch.Tensor, value: Value) -> Value:
-    """The value as a list of positions takes it: a number takes tensors of all dtypes and devices, a list only its
-    own."""
+    """The value as a list of positions takes it: of the tensor's dtype and on its device, unlike for a number."""
     if not isinstance(value, TensorValue):
         return value
     if value.fake.device == target.device and value.fake.dtype is target.dtype:

@@ -130,8 +130,7 @@ def _is_never_zero(ctx: World, divisor: Value) -> bool:
 
 
 def relied_on(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """The family that is asked at last: the call with numbers that follow from sizes as they are now, which is relied
-    on."""
+    """The family that is asked at last: the same call with numbers that follow from sizes as constants."""
     known = [_as_it_is(arg) for arg in args]
     if all(now is arg for now, arg in zip(known, args, strict=True)):
         return None

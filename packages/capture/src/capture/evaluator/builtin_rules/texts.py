@@ -32,8 +32,10 @@ def _of_texts(function: Callable[..., object]) -> None:
 
 
 def _insist_on_quiet(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> None:
-    """Breaks the graph where compiling a pattern for the first time would warn, or print: that is said where the
-    program is."""
+    """Breaks the graph where compiling a pattern for the first time would warn, or print.
+
+    That is said where the program is.
+    """
     if any(isinstance(flag, ConstantValue) and _is_debug(flag.value) for flag in operands):
         ctx.stop(Kind.TEXT, f"{name_of(function)} prints its pattern")
     pattern = operands[0] if operands else None

@@ -57,8 +57,10 @@ _NOT_OPERATIONS = frozenset({"boolean_dispatch", "handle_torch_function", "has_t
 
 
 def _named_operations() -> dict[tuple[ModuleType, str], object]:
-    """Torch's own operations by the names under which they are found: every builtin of the variable namespace and its
-    kin."""
+    """Torch's own operations by the names under which they are found.
+
+    Every builtin of the variable namespace and its kin.
+    """
     # Under the names that programs use: ``torch.add`` is in ``torch`` though C keeps it elsewhere.
     found = [(torch, name, getattr(torch, name)) for name in dir(VariableFunctions) if hasattr(torch, name)]
     for module in _FUNCTION_MODULES:
@@ -341,8 +343,10 @@ if get_privateuse1_backend_name:
 
 @rule(torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
 def has_torch_function(ctx: World, *args: Value) -> Value:
-    """True if an operand has a ``__torch_function__``; tensors of subclasses do not come into graphs, other objects
-    may."""
+    """True if an operand has a ``__torch_function__``.
+
+    Tensors of subclasses do not come into graphs; other objects may have one.
+    """
     others = (arg for arg in args if not isinstance(realize(ctx, arg), (TensorValue, ConstantValue)))
     return boolean(any(is_tensor_like(ctx, each).truth(ctx) for each in others))
 

@@ -142,8 +142,7 @@ class Taking:
         self.tape.events.append(Wrapped(number, slot, known is not None, fact))
 
     def _is_of_the_module(self, value: TensorValue, number: int) -> bool:
-        """True for a parameter that was met elsewhere, as by its optimizer: which of a list one is matters to no
-        call."""
+        """True for a parameter of the module that its optimizer was asked for before: that matters to no call."""
         if value.source is None or id(value) in self.tape.outside or self.shares_memory(value):
             return False
         return memory_of(value.fake) not in self.tape.given_memories and self.tape.paths.lead_to(value.source, number)

@@ -22,8 +22,7 @@ def _spread(option: Sequence[Size], dims: int) -> list[Size]:
 def _pooled(
     x: Tensor, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool, dims: int
 ) -> list[Size]:
-    """The shape of the result of pooling: how often the window fits, a part of it counted in where ``ceil_mode``
-    says."""
+    """The shape of the result of pooling: how often the window fits, partly too where ``ceil_mode`` says so."""
     options = [_spread(option, dims) for option in (kernel, stride or kernel, padding, dilation)]
     sizes = []
     for size, window, step, beside, gap in zip(x.shape[-dims:], *options, strict=True):

@@ -1,5 +1,4 @@
-"""From a call of a kernel to its operator and operands, whoever makes the call: the evaluator on values, or Python on
-fake tensors.
+"""The plan of a kernel's start: its operator and its operands, for the evaluator or for Python on fake tensors.
 
 A tensor is handed over by the one that covers its memory, so that aliases and reads beyond a view stay what they are.
 A grid that is a function is called here, once for each configuration that the kernel can be started with.

@@ -1,8 +1,9 @@
-"""Kernels started by Python that runs on fake tensors: what a graph holds as a whole and a backend traces, the forward
-and backward of a ``torch.autograd.Function``.
+"""Starts of kernels by Python that runs on fake tensors, as a backend traces it.
 
-While such Python runs, ``kernel[grid](...)`` of tensors without data is the operator; of real tensors it is what it
-always is, on whatever thread.
+That is what a graph holds as a whole, the forward and backward of a ``torch.autograd.Function``.  While such Python
+runs, ``kernel[grid](...)`` of tensors without data is the operator; of real tensors it is what it always is, on
+whatever thread.
+
 Must not know: what is evaluated or recorded.
 """
 

@@ -54,8 +54,7 @@ class Unfollowed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The reach of a function: parameters that are written to, that the result may point into, that are types of
-    casts."""
+    """The reach of a function: its parameters that are written to, that come back, that say types of casts."""
 
     written: Names
     returned: Names

@@ -1,5 +1,4 @@
-"""Torch's contexts that outlive the evaluated code, each made once, and entered once where the program is inside of
-it.
+"""Torch's contexts that outlive the evaluated code, made once each, and entered once if the program is inside.
 
 An object may be built early, as part of a list or an attribute that is written; it is entered when all is written, in
 the order in which the program entered it and in the modes that it found.

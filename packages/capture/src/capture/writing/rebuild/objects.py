@@ -120,8 +120,7 @@ def _fill_object(writer: Writer, value: UserObject) -> None:
 
 
 def write_attributes(writer: Writer, value: UserObject) -> None:
-    """Writes assignments past the class's own ``__setattr__`` and ``__delattr__``: what those do was evaluated
-    already."""
+    """Writes attributes past the class's own ``__setattr__`` and ``__delattr__``, which were evaluated already."""
     emit = writer.emit
     for name, item in value.overlay.items():
         # Deleted, and perhaps written again: only so does the name come last in ``__dict__``.
