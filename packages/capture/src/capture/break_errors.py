@@ -11,7 +11,7 @@ def set_here() -> bool:
 
 
 def switch(context: object, errors: bool) -> bool:
-    """From now on breaks are errors, or are not; returns what was before.  ``context`` is who switches."""
+    """Makes breaks errors from now on, or records again; returns what was before.  ``context`` is who switches."""
     here = state.PROCESS.of_thread
     before, here.breaks_are_errors = here.breaks_are_errors, errors
     return before

@@ -89,7 +89,7 @@ class Signal(Exception):
 
 
 class Break(Signal):
-    """This instruction cannot be evaluated symbolically; CPython has to run it."""
+    """Raised at an instruction that cannot be evaluated symbolically: CPython has to run it."""
 
     def __init__(self, reason: Reason, location: Location | None = None) -> None:
         self.reason = reason
@@ -98,7 +98,7 @@ class Break(Signal):
 
 
 class SkipFrame(Signal):
-    """Nothing is gained by capturing this frame: CPython runs it."""
+    """Raised where nothing is gained by capturing this frame: CPython runs it."""
 
     def __init__(self, reason: Reason, *, always: bool = True, location: Location | None = None) -> None:
         self.reason = reason

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class ProcessLock:
-    """As ``threading.RLock``, but a child process finds it open."""
+    """A ``threading.RLock`` that a child process finds open."""
 
     def __init__(self) -> None:
         self._lock, self._process = threading.RLock(), os.getpid()

@@ -12,7 +12,7 @@ from capture.options import ProgramSettings
 
 
 def heed(read: Callable[[], ProgramSettings] | None) -> None:
-    """From now on ``read`` says what the program's settings are; None: there are none."""
+    """Has ``read`` say what the program's settings are from now on; None: there are none."""
     state.PROCESS.read_settings = ProgramSettings if read is None else read
 
 

@@ -67,7 +67,7 @@ def _with_counts(overrides: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetOf:
-    """As a constant: an instruction's offset, in the form in which a handler with `lasti` finds it on the stack."""
+    """A constant that becomes an instruction's offset, in the form in which a handler with `lasti` finds it."""
 
     instruction: Instruction
 
@@ -213,7 +213,7 @@ class _Lowering:
         self.jumps.append((unit, target))
 
     def _end_loop(self, target: Instruction, previous: Instruction) -> None:
-        """From 3.12 on a FOR_ITER skips over an END_FOR that stands right before its target."""
+        """Puts an END_FOR before the target of a FOR_ITER, which skips over it there from 3.12 on."""
         # Whoever falls into the target from above must not run the END_FOR.
         if previous.op not in NO_FALL_THROUGH:
             self.emit_jump("JUMP_FORWARD", previous, target)
@@ -243,7 +243,7 @@ class _Lowering:
         return 1
 
     def _may_join(self, spelling: Spelling, group: list[Instruction]) -> bool:
-        """Not if control can enter in between, and not if a position or a handler would be lost."""
+        """True if control cannot enter in between, and no position or handler would be lost."""
         first, *others = group
         return tuple(map(_raw_name, group)) == spelling.parts and all(
             other.positions == first.positions and other.handler is first.handler and other not in self.targets
@@ -323,7 +323,7 @@ def _lower_jump(lowering: _Lowering, jump: Instruction) -> None:
 
 
 def _lower_backward_condition(lowering: _Lowering, jump: Instruction) -> None:
-    """From 3.12 conditional jumps go forward only: the opposite condition skips a plain jump back."""
+    """Emits the opposite condition, which skips a plain jump back: from 3.12 conditional jumps go forward only."""
     #    3.12:   POP_JUMP_IF_TRUE back   ->   POP_JUMP_IF_FALSE next;  JUMP_BACKWARD back;  next: ...
     following = lowering.instructions[lowering.order[jump] + 1]
     lowering.emit_jump(_OPPOSITE[jump.op], jump, following)

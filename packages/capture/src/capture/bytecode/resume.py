@@ -38,7 +38,7 @@ NOWHERE = -1
 
 
 class NotResumable(CaptureError):
-    """This frame cannot be continued by a function of its own."""
+    """Raised for a frame that cannot be continued by a function of its own."""
 
 
 class Slot(Enum):
@@ -132,7 +132,8 @@ class Continuations:
         return self._made[key]
 
     def raising(self, code: CodeType, error: BaseException) -> CodeType | None:
-        """In the place of a continuation: what raises where that stands, for the handlers there; None for others."""
+        """Code that raises where a continuation stands, for the handlers there; None for code that is no
+        continuation."""
         parent = self._parents.get(id(code))
         return None if parent is None else _continuation(parent[0], self._flow(parent[0]), parent[1], error).code
 
@@ -263,7 +264,7 @@ def _own_slots(code: CodeType) -> list[str]:
 
 
 def _cells(code: CodeType, used: set[str]) -> list[str]:
-    """Those of the `used` variables that are cells of the code's own."""
+    """The `used` variables that are cells of the code's own."""
     return [name for name in _own_slots(code) if name in used and name.removesuffix("'") in code.co_cellvars]
 
 

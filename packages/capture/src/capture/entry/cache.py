@@ -52,7 +52,7 @@ class Version:
     """The sources that its own effects change.  That these differ later says nothing of the calls."""
 
     def stays(self) -> GuardedCode:
-        """Its code, which is reviewed later if it still has to be."""
+        """The code of a version that is kept; it is reviewed later if it still has to be."""
         if self.once:
             self.entry.review = self.entry.hits + 1
         return self.entry

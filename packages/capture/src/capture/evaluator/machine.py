@@ -223,7 +223,7 @@ class Machine:
         return result
 
     def run_class_body(self, function: FunctionValue, names: DictValue) -> Value:
-        """As a call, but that variables live in ``names``, which become the class's attributes."""
+        """Runs a class statement's body: as a call, but that variables live in ``names``, which become attributes."""
         self.commit()
         self.entered.append((function.code, function.real))
         closure = dict(zip(function.code.co_freevars, function.closure, strict=True))

@@ -36,7 +36,7 @@ class Source:
         return None
 
     def expression(self) -> str:
-        """As the user would write it: reports, and names of the graph's inputs, are made of it."""
+        """The path as the user would write it: reports, and names of the graph's inputs, are made of it."""
         raise NotImplementedError
 
     def accessor(self) -> Accessor:

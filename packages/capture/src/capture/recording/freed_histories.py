@@ -36,7 +36,7 @@ def _as_it_is(saved: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def _spent_as(name: str) -> type[_Spent]:
-    """Its step is printed by the name that eager's has."""
+    """The class of such steps for a name, by which autograd prints them: the name that eager's step has."""
     made: type[_Spent] = types.new_class(name, (_Spent,))
     return made
 

@@ -23,7 +23,10 @@ from capture.values.tensor import TensorValue
 
 
 def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[torch.Tensor]) -> None:
-    """To be called after an operation was run on fakes; what it changed lies in the memory of its operands."""
+    """Breaks the graph where an operation changed a history that fakes do not show as the real tensors would.
+
+    To be called after the operation was run on fakes; what it changed lies in the memory of its operands.
+    """
     with asking_for_histories():
         _insist_on_known_histories(ctx, name, operands)
 

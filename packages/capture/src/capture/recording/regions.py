@@ -27,7 +27,7 @@ class Regions:
         self._calls: list[tuple[Sequence[fx.Node], Mapping[str, object]]] = []
 
     def close(self, nodes: Iterable[fx.Node], passed: Sequence[fx.Node], options: Mapping[str, object]) -> None:
-        """These nodes are one, called with what is passed to it; regions among them are inside of it."""
+        """Makes these nodes a region, called with what is passed to it; regions among them are inside of it."""
         number = len(self._calls)
         self._calls.append((passed, options))
         for node in nodes:

@@ -52,7 +52,7 @@ def _by_format_on_cpus(result: torch.Tensor, x: torch.Tensor, *_: object) -> tor
 
 
 def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
-    """With statistics of halves as exact as the weights beside them, as on CPUs; fake kernels say halves, or floats."""
+    """The statistics of halves as exact as the weights beside them, on CPUs; fake kernels say halves, or floats."""
     if x.device.type != "cpu" or x.dtype not in (torch.float16, torch.bfloat16):
         return result
     beside = next((given.dtype for given in rest if isinstance(given, torch.Tensor)), x.dtype)

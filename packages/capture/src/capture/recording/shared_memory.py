@@ -61,7 +61,7 @@ def _as_numbers(tensors: Sequence[Any], shared: Sequence[tuple[int, int, int]]) 
 
 
 def sharing(tensors: Sequence[object]) -> tuple[tuple[int, int, int], ...]:
-    """For each tensor that shares memory its number, that of the first in the same memory, and how far into it."""
+    """The tensors that share memory: each one's number, that of the first in its memory, and how far into it."""
     spans = sorted((*_span(tensor), number) for number, tensor in enumerate(tensors))
     groups: list[list[int]] = []
     end = 0

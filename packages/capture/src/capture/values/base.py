@@ -322,7 +322,7 @@ def settled(value: Value) -> Value:
 
 
 def reachable(values: Sequence[Value]) -> list[Value]:
-    """These values and what new objects among them refer to, each once."""
+    """The values, and what new objects among them refer to, each once."""
     seen: dict[int, Value] = {}
     todo = list(reversed(values))
     while todo:

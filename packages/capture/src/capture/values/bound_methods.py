@@ -40,7 +40,7 @@ def attribute_of_bound(ctx: Tracer, descriptor: Descriptor, receiver: Value, nam
 
 
 def _qualified(receiver: Value, descriptor: Descriptor, kind: type) -> str:
-    """Its ``__qualname__``: that of the receiver's class and not of the descriptor's, but for slots."""
+    """The ``__qualname__``: by the receiver's class and not the descriptor's, but for slots."""
     if kind is MethodWrapperType:
         return str(descriptor.__qualname__)
     return f"{receiver.python_type().__qualname__}.{descriptor.__name__}"

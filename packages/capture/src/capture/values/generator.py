@@ -56,7 +56,7 @@ class SuspendableValue(Value):
         return ctx.throw_into(self, raised)
 
     def parts(self) -> Iterator[Value]:
-        """From its start on it refers to what its frame does."""
+        """The values that its call was given, and from its start on those that its frame refers to."""
         if not self.started:
             yield self.function
             yield from self.args
@@ -66,12 +66,12 @@ class SuspendableValue(Value):
             yield from self.frame.slots.values()
 
     def start(self) -> None:
-        """Its frame refers to the arguments from here on."""
+        """Marks it as started: its frame refers to the arguments from here on."""
         self.started = True
         self.args, self.kwargs = (), {}
 
     def end(self) -> None:
-        """Nobody will resume it."""
+        """Marks it as finished: nobody will resume it."""
         self.finished = True
         self.args, self.kwargs = (), {}
         # What its variables held may have been held by nobody else: it is let go now, as in Python.

@@ -78,7 +78,7 @@ class Locks:
         hold.balance += 1
 
     def release(self, ctx: Tracer, lock: Value) -> None:
-        """Of a lock that is held, here or, where nothing is known of it here, by whoever came before."""
+        """Notes that the code releases a lock, held here or, where nothing is known of it, by whoever came before."""
         self._look_at_graph(len(ctx.graph.nodes))
         ctx.changed(lock)
         hold = self._holds.setdefault(lock, Hold(lock, taken_here=False))

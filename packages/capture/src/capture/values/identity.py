@@ -187,7 +187,10 @@ def _are_equal(left: object, right: object) -> bool:
 
 
 def _rely_on_identity(ctx: Tracer, left: tuple[Source | None, object], right: tuple[Source | None, object]) -> None:
-    """Of an object without a path the code that makes it, or has it as a constant, is relied on already."""
+    """Relies on two numbers or texts being one object, or two.
+
+    Of an object without a path the code that makes it, or has it as a constant, is relied on already.
+    """
     if all(path is None or leads_through_fixed_code(path) for path, _ in (left, right)):
         return
     first, second = (ConstSource(obj, repr(obj)[:40]) if path is None else path for path, obj in (left, right))

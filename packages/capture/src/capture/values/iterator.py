@@ -48,7 +48,7 @@ class IteratorValue(Value):
         return self.step(ctx)
 
     def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
-        """Those made in C know nothing of it: it is raised where they are iterated."""
+        """Raises it where the iterator stands: those made in C know nothing of exceptions that are thrown."""
         raise raised
 
     def attribute(self, ctx: Tracer, name: str) -> Value:

@@ -29,6 +29,7 @@ class SequenceValue(Value):
         return realize(ctx, self.items[index])
 
     def elements(self, ctx: Tracer) -> list[Value]:
+        """The items in the order of a set of these keys; that of objects is anyone's guess in Python, too."""
         return list(self.items)
 
     def truth(self, ctx: Tracer) -> bool:

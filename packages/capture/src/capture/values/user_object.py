@@ -130,7 +130,7 @@ class UserObject(Value):
         return ctx.throw(AttributeError, f"'{self._name_for_errors(name)}' object has no attribute '{name}'")
 
     def _name_for_errors(self, attribute: str) -> str:
-        """From 3.13 on an empty slot says where its class is from."""
+        """The name of the class in errors: from 3.13 on an empty slot says where its class is from."""
         module = module_name(self.cls)
         full = PY313 and module not in ("__main__", "builtins")
         is_slot = full and isinstance(lookup(self.cls, attribute)[1], MemberDescriptorType)

@@ -156,7 +156,7 @@ def _places_of(value: Value) -> Iterator[tuple[Source, Value | None]]:
 
 
 def _attributes(source: Source, written: Iterable[tuple[str, Value | None]]) -> Iterator[tuple[Source, Value | None]]:
-    """By each path that an attribute may be read from."""
+    """The paths that each attribute may be read from, with what was written to it."""
     held = DictSource(source)
     for name, item in written:
         yield AttrSource(source, name), item

@@ -180,7 +180,7 @@ class Writer:
         self.emit.call(self.load_all(values))
 
     def call_uninterrupted(self, function: Callable[..., object], *values: Value) -> None:
-        """As ``call_const``, and no other thread runs before the next instruction."""
+        """Writes a call as ``call_const`` does, after which no other thread runs before the next instruction."""
         self.emit.load_uninterrupted(function)
         self.emit.call_uninterrupted(self.load_all(values))
 

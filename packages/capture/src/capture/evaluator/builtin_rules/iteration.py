@@ -122,7 +122,7 @@ def make_range(ctx: Tracer, first: Value, stop: Value | None = None, step: Value
 
 @rule(iter, kinds=(None,))
 def make_iter(ctx: Tracer, value: Value, sentinel: Value | None = None) -> Value:
-    """With a second argument the first is no iterable, but is called until it gives that."""
+    """``iter``; with a second argument the first is no iterable, but is called until it gives that."""
     if sentinel is not None and not callable_type(value):
         throw_as(ctx, iter, 1, 2)
     if sentinel is not None:

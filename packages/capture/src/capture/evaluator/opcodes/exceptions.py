@@ -142,7 +142,7 @@ def _exception_or_none(value: Value) -> ExceptionValue | None:
 
 
 def _handle_instead(frame: Frame, match: ExceptionValue) -> None:
-    """While a clause runs, what it handles is what matched."""
+    """Makes what matched the exception that is being handled, while the clause runs."""
     frame.handling[-1] = match
     place = next(value for value in reversed(frame.stack) if isinstance(value, HandledValue) and not value.put_away)
     place.handled = match
@@ -150,7 +150,7 @@ def _handle_instead(frame: Frame, match: ExceptionValue) -> None:
 
 @opcode("PREP_RERAISE_STAR")
 def prep_reraise_star(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    """After the last clause: what none of them handled, together with what they raised."""
+    """Pushes, after the last clause, what none of them handled together with what they raised."""
     found, raised = frame.pop().elements(ctx), frame.pop()
     errors = [error for error in (realize(ctx, each) for each in found) if isinstance(error, ExceptionValue)]
     assert isinstance(raised, ExceptionValue)

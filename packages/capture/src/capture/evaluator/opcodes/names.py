@@ -233,7 +233,7 @@ def load_method(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 def _push_callable(frame: Frame, function: Value) -> None:
-    """Two slots for a call, in the order in which this interpreter wants them if it has to make the call itself."""
+    """Pushes two slots for a call, in the order in which this interpreter wants them if it has to make the call."""
     for value in (NULL, function) if NULL_UNDER_CALLABLE else (function, NULL):
         frame.push(value)
 

@@ -78,7 +78,7 @@ class Caller(Protocol[Item]):
     def is_function(self, item: Item) -> bool: ...
 
     def parts(self, item: Item) -> list[Item]:
-        """Of a tuple or list; raises ``Refused`` for anything else."""
+        """The items of a tuple or list; raises ``Refused`` for anything else."""
 
 
 def plan(

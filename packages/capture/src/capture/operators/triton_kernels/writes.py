@@ -49,7 +49,7 @@ _FACTS = frozenset({"element_ty", "shape", "block_shape", "numel", "ndim", "prim
 
 
 class Unfollowed(Exception):
-    """Nobody can say what the kernel writes to; the message says why."""
+    """Raised where nobody can say what the kernel writes to; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
