@@ -113,7 +113,6 @@ _engine.run_outside(importlib._bootstrap._find_and_load.__code__)  # type: ignor
 def translate_frame(config: Config, function: FunctionType, args: tuple[object, ...]) -> Verdict:
     """The verdict on a frame that no version fits: the engine calls this on a miss."""
     code = function.__code__
-    # From the cheapest question to the dearest: most frames that the engine asks about are not captured.
     if is_disabled(function) or state.PROCESS.of_thread.handling:
         return _engine.SKIP_ONCE
     if is_triton_kernel(function) or not is_captured(code, str(function.__globals__.get("__name__"))):

@@ -357,7 +357,7 @@ class GraphRecorder:
         nodes = [node for node in self.nodes if node not in outside and node.op != "placeholder"]
         nodes = _without_numbers_of_others(nodes, entries)
         inside = {*nodes, *entries}
-        # What it takes from around it, in the order of use, so that equal functions make equal modules.
+        # In the order of use: a set of nodes would have another order in each process.
         used = [step for node in nodes for step in node.all_input_nodes]
         given = [step for step in dict.fromkeys([*used, *results]) if step not in inside]
         module = module_of(nodes, [*entries, *given], results, f"function_{self._cuts}", self._root)

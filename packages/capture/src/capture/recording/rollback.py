@@ -66,7 +66,7 @@ class _Kept:
     def put_back(self) -> None:
         """Gives the tensor its contents, layout and count of changes again."""
         tensor = self.tensor
-        # It got a history in the graph: without one nothing more is known of that.
+        # It came without a history, and detaching is what takes the new one away.
         if self.plain and tensor.requires_grad:
             tensor.detach_()
         was = self.as_it_was

@@ -48,7 +48,7 @@ class IteratorValue(Value):
         return self.step(ctx)
 
     def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
-        """Raises it where the iterator stands: those made in C know nothing of exceptions that are thrown."""
+        """Raises the exception where the iterator is waited for: those made in C know nothing of it."""
         raise raised
 
     def attribute(self, ctx: Tracer, name: str) -> Value:

@@ -32,7 +32,7 @@ _METADATA = frozenset(
 )  # fmt: skip
 SET_DATA = torch.Tensor.data.__set__
 """The setter of ``x.data = y``."""
-# Attributes that are operations: they give a view, with a history of its own.
+# Attributes that are operations: each gives another tensor over the same memory, or a copy.
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 

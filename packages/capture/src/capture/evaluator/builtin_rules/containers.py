@@ -51,7 +51,7 @@ def _respect_maxlen(items: ListValue) -> None:
 
 @rule(list.extend, collections.deque.extend, kinds=(ListValue, None))
 def extend(ctx: World, items: ListValue, more: Value) -> Value:
-    # It is changed before the items are read: reading may run code that changes it as well, as in CPython.
+    # Noted before anything is read: reading may run code of the program, which may change it as well.
     ctx.changed(items)
     if isinstance(contents_of(realize(ctx, more)), SequenceValue):  # read to its end first: it may be this very one
         items.grow(iterate(ctx, more).rest(ctx))
