@@ -27,6 +27,7 @@ class CellValue(Value):
         self.source = source
 
     def python_type(self) -> type:
+        """The type of cells, which has no name in builtins."""
         return type((lambda x: lambda: x)(0).__closure__[0])  # type: ignore[index]
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
@@ -176,6 +177,7 @@ class BoundMethod(Value):
         self.function = function
 
     def python_type(self) -> type:
+        # The type of methods, of which this is one.
         return type(self.python_type)
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -223,6 +225,7 @@ class BuiltinValue(Value):
         return self.function
 
     def identity(self) -> object:
+        # A bound one is another object each time that it is read.
         return self.function if self.receiver is None else self
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -236,6 +239,7 @@ class BuiltinValue(Value):
         if self.receiver is not None and name == "__self__":
             return self.receiver
         try:
+            # What is in C says the same in every call.
             return ctx.literal(getattr(self.function, name))
         except AttributeError as error:
             ctx.throw(AttributeError, *error.args)

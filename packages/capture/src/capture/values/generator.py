@@ -57,6 +57,7 @@ class SuspendableValue(Value):
 
     def parts(self) -> Iterator[Value]:
         """The values that its call was given, and from its start on those that its frame refers to."""
+        # The arguments wait in the call until the frame has them; one that ended refers to nothing.
         if not self.started:
             yield self.function
             yield from self.args

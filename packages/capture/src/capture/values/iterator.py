@@ -335,6 +335,7 @@ class RepeatIterator(IteratorValue):
         return itertools.repeat
 
     def advance(self, ctx: Tracer) -> Value | None:
+        # A number that is used up: ``None`` is no end at all.
         if self.times is not None:
             if self.times <= 0:
                 return None
@@ -370,6 +371,7 @@ class RowIterator(IteratorValue):
         if row is None:
             return None
         self.position += 1
+        # A product has a pool for each column, the others one for all.
         pools = self.pools if self.cls is itertools.product else [self.pools[0]] * len(row)
         return TupleValue([pool[index] for pool, index in zip(pools, row, strict=True)])
 

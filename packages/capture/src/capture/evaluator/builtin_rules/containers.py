@@ -86,6 +86,7 @@ def pop_left(ctx: Tracer, items: ListValue) -> Value:
 def insert(ctx: Tracer, items: ListValue, index: Value, item: Value) -> Value:
     position = index_of(ctx, index)
     ctx.changed(items)
+    # Python cuts a position that is too large or too small, and so does this list.
     items.items.insert(position, item)
     return NONE
 
@@ -238,6 +239,7 @@ def set_default(ctx: Tracer, mapping: DictValue, key: Value, default: Value = NO
 
 @rule(dict.pop, collections.OrderedDict.pop, kinds=(DictValue, None))
 def pop_key(ctx: Tracer, mapping: DictValue, key: Value, default: Value | None = None) -> Value:
+    # The default is given, not stored: nothing changes where the key is missing.
     found = mapping.remove(ctx, key)
     if found is not None:
         return found
@@ -256,6 +258,7 @@ def pop_item(ctx: Tracer, mapping: DictValue, last: Value | None = None) -> Valu
     # ``popitem(last=False)`` takes the oldest.
     first = last is not None and not last.truth(ctx)
     key, value = mapping.entries[next(iter(mapping.entries)) if first else next(reversed(mapping.entries))]
+    # By ``remove``, which notes that an item was taken: others may take from the dict as well.
     mapping.remove(ctx, key)
     return TupleValue([key, value])
 
@@ -327,6 +330,7 @@ def copy_dict(ctx: Tracer, mapping: DictValue) -> Value:
     leave_subclass(ctx, mapping)
     made = DictValue(cls=mapping.cls)
     made.entries = dict(mapping.entries)
+    # A copy of a ``defaultdict`` goes on making what is missing.
     made.default_factory = mapping.default_factory
     return made
 

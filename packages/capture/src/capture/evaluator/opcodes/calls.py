@@ -54,6 +54,7 @@ def call_function_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     given = frame.pop()
     if not is_iterable(given):
         ctx.stop(Kind.CALL, f"{given.describe()} is to be the arguments of a call")
+    # Read to the end before the callee is looked at, as in CPython: what is iterated may be code of the program.
     args = iterate(ctx, given).rest(ctx)
     function, first = _callee(ctx, frame)
     kwargs = {_keyword(ctx, function, key): value for key, value in named}
@@ -136,6 +137,7 @@ def make_function(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("RETURN_VALUE")
 def return_value(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # Unseen: nothing is relied on of a result that is only passed on.
     frame.returned = frame.pop_unseen()
 
 
@@ -150,6 +152,7 @@ def for_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     if not isinstance(iterator, IteratorValue):
         ctx.stop(Kind.ITERATION, f"{iterator.describe()} is iterated")
     value = iterator.step(ctx)
+    # The neutral FOR_ITER takes the iterator off the stack where the loop ends, whatever the release does.
     if value is None:
         frame.pop_unseen()
         frame.jump(inst.arg)

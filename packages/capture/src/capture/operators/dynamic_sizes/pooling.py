@@ -23,6 +23,7 @@ def _pooled(
     x: Tensor, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool, dims: int
 ) -> list[Size]:
     """The shape of the result of pooling: how often the window fits, partly too where ``ceil_mode`` says so."""
+    # One number may be given for all dimensions, and no stride means the window's.
     options = [_spread(option, dims) for option in (kernel, stride or kernel, padding, dilation)]
     sizes = []
     for size, window, step, beside, gap in zip(x.shape[-dims:], *options, strict=True):
@@ -59,6 +60,7 @@ def _define_max_pool(name: str, dims: int) -> None:
     def keep(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.save_for_backward(inputs[0], output[1])
         ctx.options = inputs[1:]
+        # Places are whole numbers.
         ctx.mark_non_differentiable(output[1])
 
     def spread(ctx: Any, grad: Tensor, _: object) -> object:
