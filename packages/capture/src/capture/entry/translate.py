@@ -272,7 +272,7 @@ class _Translator:
         machine.balance()
         if not machine.graph.operations:
             return
-        # Before the backend is asked: it may be spared this graph, or evaluation start again with other symbols.
+        # Before the backend is asked: it may be spared this graph, or evaluation restart with other symbols.
         self._look_at_own_changes()
         outputs = [_without_history(value) if value in spent else _node_of(value) for value in results]
         # An operator that may raise is no dead code: eager raises, whoever reads its result.
@@ -411,7 +411,7 @@ class _Translator:
                 self._end_before(taken, outcome, Kind.SHARED_POOL, f"{where}, and the graph writes to tensors")
 
     def _end_before(self, value: Value, outcome: Returned | Stopped, kind: Kind, explanation: str) -> None:
-        """Starts again, to stop where this came into being."""
+        """Restarts the evaluation to stop where this came into being."""
         root, reason = self.machine.root, Reason(kind, explanation)
         stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
         earlier = self.machine.before(value, stopped)

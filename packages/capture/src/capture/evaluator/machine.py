@@ -343,7 +343,7 @@ class Machine:
         return source in self.assumptions.ints and may_be_dynamic(source)
 
     def need_symbols(self) -> None:
-        """Starts again with symbols for sizes of data, where the user wants such sizes in a graph."""
+        """Restarts the evaluation with symbols for sizes of data, where the user wants such sizes in a graph."""
         if self.graph.shape_env is None and self.options.capture_dynamic_output_shapes:
             self.restart(data_sizes=True)
 
@@ -363,7 +363,7 @@ class Machine:
         self.leaves.append(fake)
 
     def keep_leaves_outside(self) -> NoReturn:
-        """Starts again with leaves made outside of the graph."""
+        """Restarts the evaluation with leaves made outside of the graph."""
         self.restart(leaves_outside=True)
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
@@ -415,7 +415,7 @@ class Machine:
         return True
 
     def changed(self, value: Value) -> None:
-        # What came before relied on the value to stay: evaluate again, and stop where that began.
+        # What came before relied on the value to stay: evaluation restarts, and stops where that began.
         if value in self.effects.final:
             self.stop_earlier(self.effects.final[value])
         require_quiet_change(self, value)

@@ -75,7 +75,7 @@ class Stepper:
                 self.step(frame)
             except (Break, UserRaised) as signal:
                 stopped = stops.stopped(frame, signal)
-                # Too late to stop here: evaluation starts again, and stops before this step.
+                # Too late to stop here: evaluation restarts, and stops before this step.
                 if stops.done() != done:
                     raise Restart(world.assumptions.stopping(stopped)) from None
                 frame.stack, frame.pc = stack, pc

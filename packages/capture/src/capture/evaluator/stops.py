@@ -1,7 +1,7 @@
 """Stops of the root frame: what an instruction cannot take back, and what CPython has to make after all.
 
 A stop is an instruction of the root that CPython runs.  Most are found where evaluation stands.  Some are found too
-late: what came into being at an earlier step turns out to be CPython's to make.  Then evaluation starts again, and
+late: what came into being at an earlier step turns out to be CPython's to make.  Then evaluation restarts, and
 that step is among the stops that it assumes.
 """
 
@@ -124,7 +124,7 @@ class Stops:
         return None if instruction is None else Stopped(instruction, step, stopped.reason, stopped.location)
 
     def stop_before(self, value: Value, kind: Kind, explanation: str, hint: str = "") -> NoReturn:
-        """Starts again, to stop where a value came into being."""
+        """Restarts the evaluation to stop where a value came into being."""
         world = self._world
         here = Stopped(world.root.current, self.step, Reason(kind, explanation, hint), world.location())
         earlier = self.before(value, here)
@@ -132,12 +132,13 @@ class Stops:
         self.stop_earlier(earlier)
 
     def stop_at(self, place: Place, reason: Reason, location: Location) -> NoReturn:
-        """Starts again, to stop at an earlier instruction of the root."""
+        """Restarts the evaluation to stop at an earlier instruction of the root."""
         instruction, step = place
         self.stop_earlier(Stopped(instruction, step, reason, location))
 
     def stop_earlier(self, stopped: Stopped) -> NoReturn:
-        """Starts again, to stop at a step before this one: evaluation comes there again from the beginning."""
+        """Restarts the evaluation to stop at a step before this one: evaluation comes there again from the
+        beginning."""
         raise Restart(self._world.assumptions.stopping(stopped))
 
     def restart(self, **changes: Any) -> NoReturn:

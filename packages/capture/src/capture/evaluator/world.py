@@ -115,7 +115,7 @@ class World(Recording, Protocol):
         """Break at an earlier instruction of the root, of which ``place`` tells the journal."""
 
     def keep_leaves_outside(self) -> NoReturn:
-        """Starts again, with CPython making the tensors of this frame that want a gradient of their own."""
+        """Restarts the evaluation with CPython making the tensors of this frame that want a gradient of their own."""
 
     def leave_frame(self, kind: Kind, explanation: str) -> NoReturn:
         """Leave the innermost frame to CPython: it must be the one that the user wrote."""

@@ -147,6 +147,6 @@ def _last_step(ctx: Recording, name: str, fake: torch.Tensor) -> object:
 
 
 def _spoilt(ctx: Recording, explanation: str) -> NoReturn:
-    """The fakes have changed, so evaluation starts again."""
+    """Breaks the graph ahead of the operation: the fakes have changed, so evaluation restarts."""
     ctx.graph.spoilt += 1
     ctx.stop(Kind.AUTOGRAD, explanation, "it runs as in eager; the rest of the function is captured")

@@ -121,7 +121,7 @@ class _Checked:
     """The memory of an operation's operands, from before it runs, to be compared with what it is afterwards.
 
     An operation that gives a tensor other memory, or more or less of it, is CPython's to run, for whoever else holds
-    the tensor sees it; so is what eager may refuse.  The fakes have changed by then, so that evaluation starts again.
+    the tensor sees it; so is what eager may refuse.  The fakes have changed by then, so that evaluation restarts.
     """
 
     def __init__(self, ctx: Recording, name: str, options: Mapping[str, Value], operands: object) -> None:
@@ -205,7 +205,7 @@ def _run(
     except Signal:
         raise
     except DynamicOutputShapeException:
-        # With symbols for sizes of the data there is a shape: evaluation starts again with them where they are wanted.
+        # With symbols for sizes of the data there is a shape: evaluation restarts with them where they are wanted.
         ctx.need_symbols()
         ctx.stop(Kind.DATA_DEPENDENT_OPERATION, f"the shape of what `{name}` gives depends on the tensor's data")
     except (DataDependentOutputException, *undecided()):

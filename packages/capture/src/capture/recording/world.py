@@ -32,7 +32,8 @@ class Recording(Tracer, Protocol):
         """Notes a tensor that is the first of its history; stops where such are to be made outside of the graph."""
 
     def need_symbols(self) -> None:
-        """Starts again with symbols for data-dependent sizes, unless there are some or they are not wanted."""
+        """Restarts the evaluation with symbols for data-dependent sizes, unless there are some or they are not
+        wanted."""
 
     def expect(self, value: Value, truth: bool) -> bool:
         """Goes on as if this were the truth of a data-dependent value; False where that cannot be done."""
