@@ -41,7 +41,7 @@ class Guards:
     def failures(self, function: object, args: tuple[object, ...], /) -> list[int]: ...
     @property
     def followed(self) -> int:
-        """How often a dependency chain answered in the place of a walk."""
+        """The number of times that a dependency chain answered in the place of a walk."""
 
 class GuardedCode:
     """Transformed code and the guards under which it may run; None: the original runs, with capture off.
@@ -68,7 +68,7 @@ class Uninterrupted:
     def __getitem__(self, args: tuple[object, ...]) -> Any: ...
 
 class Decision:
-    """What a translator may return instead of GuardedCode."""
+    """A verdict that a translator may return instead of GuardedCode."""
 
 class Rest:
     """A call that is left to whoever entered the function."""

@@ -6,12 +6,12 @@ from capture import state
 
 
 def set_here() -> bool:
-    """As CPython stands; what is evaluated begins with it."""
+    """True if breaks are errors where CPython stands; what is evaluated begins with it."""
     return state.PROCESS.of_thread.breaks_are_errors
 
 
 def switch(context: object, errors: bool) -> bool:
-    """From now on breaks are errors, or are not; returns what was before.  ``context`` is who switches."""
+    """Makes breaks errors from now on, or records again; returns what was before.  ``context`` is who switches."""
     here = state.PROCESS.of_thread
     before, here.breaks_are_errors = here.breaks_are_errors, errors
     return before

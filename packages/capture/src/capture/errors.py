@@ -38,8 +38,10 @@ def words_of(error: BaseException) -> str:
 
 
 class CaptureError(Exception):
-    """Base of every error that a user of this package can see.  What stops a program is a ``RuntimeError`` too, as it
-    is with torch's own compiler."""
+    """Base of every error that a user of this package can see.
+
+    What stops a program is a ``RuntimeError`` too, as it is with torch's own compiler.
+    """
 
 
 class Unsupported(CaptureError, RuntimeError):
@@ -68,8 +70,10 @@ class RecompileLimitHit(CaptureError, RuntimeError):
 
 
 class BackendError(CaptureError, RuntimeError):
-    """The backend did not compile a graph, where its own exception is the cause, or what it made of one returns other
-    results than the graph."""
+    """The backend did not compile a graph, where its own exception is the cause, or made something else of it.
+
+    That is something which returns other results than the graph.
+    """
 
 
 class InternalError(CaptureError):
@@ -85,7 +89,7 @@ class Signal(Exception):
 
 
 class Break(Signal):
-    """This instruction cannot be evaluated symbolically; CPython has to run it."""
+    """Raised at an instruction that cannot be evaluated symbolically: CPython has to run it."""
 
     def __init__(self, reason: Reason, location: Location | None = None) -> None:
         self.reason = reason
@@ -94,7 +98,7 @@ class Break(Signal):
 
 
 class SkipFrame(Signal):
-    """Nothing is gained by capturing this frame: CPython runs it."""
+    """Raised where nothing is gained by capturing this frame: CPython runs it."""
 
     def __init__(self, reason: Reason, *, always: bool = True, location: Location | None = None) -> None:
         self.reason = reason
@@ -111,5 +115,5 @@ class UserRaised(Signal):
         super().__init__(repr(value))
 
     def was_caught(self) -> None:
-        """The evaluator's frames that it came through refer to it: what the program let go would live on in a cycle."""
+        """Drops the traceback, whose frames refer to it: what the program let go would live on in a cycle."""
         self.__traceback__ = self.__context__ = None

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 
 
 class ProcessLock:
-    """As ``threading.RLock``, but a child process finds it open."""
+    """A ``threading.RLock`` that a child process finds open."""
 
     def __init__(self) -> None:
         self._lock, self._process = threading.RLock(), os.getpid()
 
     @contextmanager
     def held(self) -> Iterator[None]:
+        """A context in which the lock is held; a child that was forked meanwhile has a new one."""
         if self._process != os.getpid():
             self._lock, self._process = threading.RLock(), os.getpid()
         with self._lock:
@@ -24,8 +25,10 @@ class ProcessLock:
 
 
 class CollectionPause:
-    """No garbage collection meanwhile: a translation makes many objects that stay, and beside a library as large as
-    torch every search for garbage among them takes a quarter of a second."""
+    """A pause of garbage collection: a translation makes many objects that stay.
+
+    Beside a library as large as torch every search for garbage among them takes a quarter of a second.
+    """
 
     def __init__(self) -> None:
         self._thread: int | None = None
@@ -44,6 +47,7 @@ class CollectionPause:
             gc.enable()
 
     def in_child(self) -> None:
+        """Ends the pause in a forked child, where the thread that asked for it is not there."""
         if self._thread not in (None, threading.get_ident()):
             self._thread = None
             gc.enable()

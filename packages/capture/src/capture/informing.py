@@ -48,7 +48,7 @@ class Filter:
         )
 
     def names_somebody(self) -> bool:
-        """Whether it is about certain warnings, not about all, or all of one of Python's own categories."""
+        """True if it is about certain warnings, not about all, or all of one of Python's own categories."""
         categories = self.category if isinstance(self.category, tuple) else (self.category,)
         pythons_own = any(each.__module__ == "builtins" for each in categories)
         return self.text is not None or self.module is not None or not pythons_own
@@ -86,6 +86,7 @@ class _Told:
         warnings.showwarning(self.warning, type(self.warning), self.filename, self.line)
 
     def _is_meant(self) -> bool:
+        """True if the filter that makes an error of it is about this warning, and no general one."""
         decides = filter_for(str(self.warning), type(self.warning), _MODULE, self.line)
         return decides is not None and decides.names_somebody()
 
@@ -101,7 +102,10 @@ def inform(warning: Warning, where: Location | None = None) -> None:
 
 
 class Waiting:
-    """What is told of while something is under way that an exception must not end, and nobody further out waits."""
+    """The notices that wait while something is under way that an exception must not end.
+
+    Where something further out has notices wait, they wait there.
+    """
 
     def __init__(self) -> None:
         self._told: list[state.Notice] = []
@@ -111,6 +115,7 @@ class Waiting:
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
+        """A context in which notices wait."""
         here = state.PROCESS.of_thread
         if here.notices is not None:
             yield
@@ -122,7 +127,7 @@ class Waiting:
             here.notices = None
 
     def tell(self) -> None:
-        """All of it, and then raises the first that is to be raised."""
+        """Gives all of them, and then raises the first that is to be raised."""
         to_raise = self._given()
         for told in to_raise[1:]:
             told.show()
@@ -130,12 +135,12 @@ class Waiting:
             raise to_raise[0].warning
 
     def show(self) -> None:
-        """All of it, where another error is on its way."""
+        """Shows all of them, where another error is on its way."""
         for told in self._given():
             told.show()
 
     def _given(self) -> list[state.Notice]:
-        """Those that are to be raised; the others are given."""
+        """The notices that are to be raised; the others are given."""
         told, self._told = self._told, []
         return [each for each in told if _is_to_be_raised(each)]
 
@@ -149,6 +154,7 @@ def _is_to_be_raised(told: state.Notice) -> bool:
 
 
 def _calling_line() -> tuple[str, int]:
+    """The line of the program that called us, past our packages and torch."""
     frame = sys._getframe(2)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _ABOVE_US:
         frame = frame.f_back

@@ -6,7 +6,7 @@ import importlib.util
 from types import ModuleType
 
 INTERFACE = 8
-"""What ``_engine.INTERFACE`` has to be: ``csrc/engine.h`` says when it changes."""
+"""The number that ``_engine.INTERFACE`` has to be: ``csrc/engine.h`` says when it changes."""
 
 _WHAT_TO_DO = (
     "build it with `python packages/capture/csrc/build.py` in a checkout, or install compile-api-capture again"

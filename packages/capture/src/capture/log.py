@@ -73,7 +73,10 @@ class FallbackRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoreRecord:
-    """What became of a version and the store: ``stored``, ``not stored``, ``taken up`` or ``refused``, and why."""
+    """The outcome of a version and the store: ``stored``, ``not stored``, ``taken up`` or ``refused``.
+
+    ``explanation`` says why.
+    """
 
     location: Location
     outcome: str
@@ -100,7 +103,7 @@ class Log:
             subscriber(record)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call ``subscriber`` with every later record; returns the way to stop it."""
+        """Calls ``subscriber`` with every later record; returns the way to stop it."""
         with self._lock.held():
             self._subscribers = (*self._subscribers, subscriber)
 

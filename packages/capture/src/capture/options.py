@@ -14,7 +14,7 @@ from typing import get_args, get_type_hints
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user can choose; the defaults are right for most programs."""
+    """The options that a user can choose; the defaults are right for most programs."""
 
     nopython: bool = False
     """Raise ``Unsupported`` instead of breaking the graph."""
@@ -40,19 +40,21 @@ class Options:
     """Raise our own internal errors instead of running the frame in CPython."""
 
     recompile_limit: int = 8
-    """How many versions of one code object are kept before CPython runs what wants a constant, or all of it."""
+    """The number of versions of one code object before CPython runs what wants a constant, or all of it."""
 
     leave_idle: bool = True
     """Let CPython run a frame that computes no tensor, under the guards found for it; tests of the evaluator say no."""
 
     idle_instructions: int | None = 20_000
-    """How many instructions of a file that has no tensor within its reach are evaluated before CPython runs the rest;
+    """The instructions of a file without a tensor in reach that are evaluated before CPython runs the rest of it.
+
     None: no end, and what breaks there goes on in pieces.
     """
 
     largest_graph: int | None = 20_000
-    """How many operators a graph may have before CPython goes on, where the function need not be captured whole; None:
-    as many as there are.
+    """The number of operators at which a graph ends and CPython goes on, where the function need not be captured whole.
+
+    None: as many as there are.
     """
 
     equal_calls: bool = False
@@ -70,7 +72,7 @@ class Options:
 
 @functools.cache
 def _kinds() -> dict[str, tuple[type, ...]]:
-    """What each option may be, by its annotation."""
+    """The types that each option may be of, by its annotation."""
     hints: dict[str, object] = get_type_hints(Options)
     return {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
 
@@ -80,7 +82,7 @@ _WORDS: Mapping[type, str] = {bool: "True or False", int: "an integer", NoneType
 
 @dataclass(frozen=True, slots=True)
 class ProgramSettings:
-    """What the settings of a program that was written for another compiler ask for; the defaults change nothing."""
+    """The settings of a program that was written for another compiler; the defaults change nothing."""
 
     disabled: bool = False
     """Nothing more is captured for now."""
@@ -93,4 +95,4 @@ class ProgramSettings:
     said_later: tuple[object, ...] = ()
     """Functions that write what they are given somewhere, and may be called at the end of a graph."""
     failures_run_eagerly: bool = False
-    """Where a backend fails CPython runs the function, which is said."""
+    """True if CPython runs a function whose graph a backend fails on, which is said."""

@@ -21,5 +21,5 @@ CAPTURE = os.path.dirname(__file__) + os.sep
 
 
 def is_installed(code: CodeType) -> bool:
-    """Whether the code is an installed package's, torch's among them."""
+    """True if the code is an installed package's, torch's among them."""
     return code.co_filename.startswith(PACKAGES)

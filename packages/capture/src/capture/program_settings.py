@@ -12,10 +12,10 @@ from capture.options import ProgramSettings
 
 
 def heed(read: Callable[[], ProgramSettings] | None) -> None:
-    """From now on ``read`` says what the program's settings are; None: there are none."""
+    """Has ``read`` say what the program's settings are from now on; None: there are none."""
     state.PROCESS.read_settings = ProgramSettings if read is None else read
 
 
 def program_settings() -> ProgramSettings:
-    """What holds now."""
+    """The settings that hold now."""
     return state.PROCESS.read_settings()

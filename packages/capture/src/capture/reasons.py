@@ -1,4 +1,4 @@
-"""Why capture stops: the one list of kinds, and what a reason says.
+"""The reasons for which capture stops: the one list of kinds, and what a reason says.
 
 A kind is a text, so that records can be counted by it; code asks which member it is, never what it says.
 """
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a break, or a frame that is left to CPython, is counted by."""
+    """The kinds of reasons, by which graph breaks, and frames that are left to CPython, are counted."""
 
     # What the program says itself.
     DISABLED = "disabled"
@@ -128,7 +128,7 @@ NEVER_REFUSED = frozenset({Kind.ERROR_IN_AN_OPERATION, Kind.ERROR_ON_GRAPH_BREAK
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why capture stopped: a kind to count by, a sentence, and what to do about it."""
+    """The reason for which capture stopped: a kind to count by, a sentence, and what to do about it."""
 
     kind: Kind
     explanation: str

@@ -46,7 +46,7 @@ class Delivered(BaseException):
 
 @contextmanager
 def carrying() -> Iterator[None]:
-    """Around what is carried on, and unwrapped further out."""
+    """A context of code out of which exceptions of handlers are carried, to be unwrapped further out."""
     here = state.PROCESS.of_thread
     here.carrying += 1
     try:
@@ -76,9 +76,10 @@ class Wrapped:
 
 @contextmanager
 def carried() -> Iterator[None]:
-    """Around a compiler: what a handler raises leaves it as it was raised, whatever is caught within.
+    """A context around a compiler: what a handler raises leaves it as it was raised, whatever is caught within.
 
-    Inside another one, the outer one unwraps it."""
+    Inside another one, the outer one unwraps it.
+    """
     wrapped: dict[int, Wrapped] = {}
     try:
         _wrap(wrapped, Surroundings.now())
@@ -93,7 +94,7 @@ def carried() -> Iterator[None]:
 
 
 def let_through(error: BaseException) -> None:
-    """For whoever catches what a call may raise: raises what did not come from the call."""
+    """Raises what did not come from a call, for whoever catches what the call may raise."""
     reason: BaseException | None = error
     while reason is not None:
         if isinstance(reason, Exception) and comes_from_elsewhere(reason):
@@ -102,7 +103,7 @@ def let_through(error: BaseException) -> None:
 
 
 def comes_from_elsewhere(error: BaseException) -> bool:
-    """Whether an exception came out of the handler of a signal, or was set by another thread."""
+    """True if an exception came out of the handler of a signal, or was set by another thread."""
     return raised_by_a_handler(error) or set_by_a_thread(error)
 
 
@@ -114,8 +115,11 @@ _WITHOUT_A_WORD = (MemoryError, StopIteration, StopAsyncIteration, GeneratorExit
 
 
 def set_by_a_thread(error: BaseException) -> bool:
-    """Whether no instruction raised it: CPython makes an instance without arguments where it looks for what is pending,
-    which is at the start of a function, behind a call and where a loop goes round."""
+    """True if no instruction raised it.
+
+    CPython makes an instance without arguments where it looks for what is pending, which is at the start of a
+    function, behind a call and where a loop goes round.
+    """
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -131,7 +135,7 @@ def _says_nothing(error: BaseException) -> bool:
 
 
 def raised_by_a_handler(error: BaseException) -> bool:
-    """Whether an exception came out of the handler of a signal."""
+    """True if an exception came out of the handler of a signal."""
     handlers = [_signal.getsignal(number) for number in _NUMBERS]
     codes = [_code(handler) for handler in handlers if callable(handler)]
     # By identity: a code object compares and hashes its constants, which may be anything.
@@ -139,6 +143,7 @@ def raised_by_a_handler(error: BaseException) -> bool:
 
 
 def _code(handler: object) -> CodeType | None:
+    """The code that runs when a handler is called; None for one in C."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     if not hasattr(handler, "__code__") and not isinstance(handler, BuiltinFunctionType):
@@ -147,7 +152,7 @@ def _code(handler: object) -> CodeType | None:
 
 
 def _wrap(wrapped: dict[int, Wrapped], surroundings: Surroundings) -> None:
-    """Handlers are the main thread's: elsewhere there is nothing to wrap, and no one may."""
+    """Wraps the handlers of the program, in the main thread: elsewhere there is nothing to wrap, and no one may."""
     if threading.current_thread() is not threading.main_thread():
         return
     for number in _NUMBERS:
@@ -158,7 +163,10 @@ def _wrap(wrapped: dict[int, Wrapped], surroundings: Surroundings) -> None:
 
 
 def _unwrap(wrapped: dict[int, Wrapped]) -> None:
-    """In reverse; what was set meanwhile stays.  A Ctrl-C in the middle of it is raised when all are back."""
+    """Puts the handlers back, in reverse; what was set meanwhile stays.
+
+    A Ctrl-C in the middle of it is raised when all are back.
+    """
     try:
         _put_back_all(wrapped)
     finally:
@@ -181,6 +189,7 @@ class HeldSignals:
 
     @contextmanager
     def held(self) -> Iterator[None]:
+        """A context in which handlers wait until the next instruction."""
         if self._handlers or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -193,7 +202,7 @@ class HeldSignals:
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
-        """While a backend compiles, nothing waits."""
+        """A context in which nothing waits, while a backend compiles."""
         held = bool(self._handlers)
         self._put_back()
         wrapped: dict[int, Wrapped] = {}
@@ -207,7 +216,7 @@ class HeldSignals:
                 self._hold()
 
     def deliver(self) -> None:
-        """Between two instructions: what came meanwhile is handled now, and may raise."""
+        """Handles, between two instructions, what came meanwhile; it may raise."""
         while self.waiting:
             try:
                 number = self.waiting.pop(0)
@@ -228,6 +237,7 @@ class HeldSignals:
                 _signal.signal(number, self._note)
 
     def _put_back(self) -> None:
+        """Gives the handlers back to Python, and then handles what has waited."""
         held = dict(self._handlers)
         while self._handlers:
             _signal.signal(*self._handlers.popitem())
@@ -238,7 +248,10 @@ class HeldSignals:
             self._handlers.clear()
 
     def _note(self, number: int, frame: object) -> None:
-        """A second one of its kind does not wait: where an instruction takes that long, somebody wants out."""
+        """Takes note of a signal; a second one of its kind does not wait.
+
+        Where an instruction takes that long, somebody wants out.
+        """
         if number in self.waiting and number in self._handlers:
             self.waiting.remove(number)
             self._handle(number, frame)

@@ -29,30 +29,36 @@ class _OfThread:
 
 
 def looking() -> AbstractContextManager[object]:
-    """Tensors are asked for what they are, and no ``__torch_function__`` of the program's is called: neither that of a
-    subclass nor that of a mode."""
+    """A context in which tensors are looked at without calling a ``__torch_function__`` of the program's.
+
+    Neither that of a subclass nor that of a mode.
+    """
     made: AbstractContextManager[Any] = DisableTorchFunction()
     return made
 
 
 def silenced() -> AbstractContextManager[None]:
+    """A context in which nobody is warned, on this thread."""
     return _each_warning("ignore")
 
 
 def raised() -> AbstractContextManager[None]:
-    """Warnings are exceptions: for who asks whether there would be one."""
+    """A context in which warnings are exceptions: for who asks whether there would be one."""
     return _each_warning("error")
 
 
 def records_warnings(log: list[object]) -> bool:
-    """Whether this is the list of ``warnings.catch_warnings(record=True)``: each warning is added to it as it comes."""
+    """True if this is the list of ``warnings.catch_warnings(record=True)``: each warning is added to it as it comes."""
     shows = getattr(warnings, "_showwarnmsg_impl", None)
     return getattr(shows, "__self__", None) is log
 
 
 @contextlib.contextmanager
 def _each_warning(action: str) -> Iterator[None]:
-    """What ``warnings.catch_warnings`` does besides would have Python give again what it gave once."""
+    """A context in which a filter of ours comes first, on this thread.
+
+    ``warnings.catch_warnings`` would besides have Python give again what it gave once.
+    """
     pattern = _OfThread()
     kept, once = warnings.filters, not torch.is_warn_always_enabled()
     swapped = [(action, pattern, Warning, None, 0), *kept]

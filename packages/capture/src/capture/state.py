@@ -1,4 +1,4 @@
-"""What a process has one of, and each of its threads: ``PROCESS``, which a test may replace by a fresh one.
+"""The state of the process and of each of its threads: ``PROCESS``, which a test may replace by a fresh one.
 
 Who reads imports this module and asks ``state.PROCESS`` at that moment; the object itself is no name to import.  The
 engine keeps its own in C.  Caches of functions stand beside the functions, tables beside the decorators that fill them.
@@ -36,18 +36,19 @@ class Resettable(Protocol):
 
 
 class OfThread(threading.local):
-    """What is under way in one thread; a new thread begins with these."""
+    """The state of one thread, by what is under way in it; a new thread begins with these."""
 
     breaks_are_errors: bool = False
-    """Whether it is within ``error_on_graph_break(True)``."""
+    """True within ``error_on_graph_break(True)``."""
     carrying: int = 0
-    """How many calls carry what a signal's handler raised: the outermost one unwraps it."""
+    """The number of calls that carry what a signal's handler raised: the outermost one unwraps it."""
     handling: int = 0
-    """How many handlers of signals run that came while something was captured or compiled."""
+    """The number of handlers under way whose signals came while something was captured or compiled."""
     only_captured: int = 0
-    """How many calls use only what was captured."""
+    """The number of calls under way that use only what was captured."""
     notices: list[Notice] | None = None
-    """Where notices wait while something is under way that an exception must not end; None: they are given at once."""
+    """The notices that wait while something is under way that an exception must not end; None: they are given at
+    once."""
 
 
 @dataclass(eq=False, slots=True)
@@ -65,14 +66,15 @@ class State:
 
     of_thread: OfThread = field(default_factory=OfThread)
     log: Log = field(default_factory=Log)
-    """What happened so far, where nobody gave a log of their own."""
+    """The log of all that happened where nobody gave a log of their own."""
 
     stance: str = "default"
     stance_lock: threading.Lock = field(default_factory=threading.Lock)
     read_settings: Callable[[], ProgramSettings] = ProgramSettings
-    """How the program's own settings are read."""
+    """The function that reads the program's own settings."""
     configurations: weakref.WeakSet[Resettable] = field(default_factory=weakref.WeakSet)
-    """What ``reset`` has to reach. They belong to the functions that were made with them, and die with them."""
+    """The configurations that ``reset`` has to reach. They belong to the functions made with them, and die with
+    them."""
 
     allowed: set[int] = field(default_factory=set)
     """Functions that the program said are one node of the graph: by identity, as the next two."""
@@ -84,12 +86,12 @@ class State:
     """The functions in those three: an identity is unique only among the living."""
 
     places_that_warned: dict[str | tuple[str, type[Warning], int], int] = field(default_factory=dict)
-    """What Python remembers of a place that warned, for ours."""
+    """The registry of places that warned, as Python keeps one for each module: ours, for all of them."""
     collection_pause: CollectionPause = field(default_factory=CollectionPause)
     defining_operators: threading.RLock = field(default_factory=threading.RLock)
     """Held while an operator is defined: torch refuses a second definition."""
     checkpoints: weakref.WeakKeyDictionary[object, object] = field(default_factory=weakref.WeakKeyDictionary)
-    """What ran within those that are around compiled functions (``recording.outer_checkpoints``)."""
+    """The graphs that ran within checkpoints around compiled functions (``recording.outer_checkpoints``)."""
     tracing_kernels: ReplacedMethods = field(default_factory=ReplacedMethods)
 
 

@@ -33,7 +33,7 @@ _KNOWN = bool(
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Which dispatch keys are at work in this thread, and whether gradients and inference tensors are made."""
+    """The modes of a thread: dispatch keys at work, and whether gradients and inference tensors are made."""
 
     keys: tuple[object, ...]  # switched on, and off; none with a torch that does not tell
     modes: int  # of the program's own, the lowest of the stack
@@ -51,7 +51,7 @@ class Surroundings:
 
     @contextmanager
     def back(self) -> Iterator[None]:
-        """As it was then, within; and as it is now, behind."""
+        """A context in which all is as it was then."""
         with ExitStack() as entered:
             if torch.is_inference_mode_enabled() is not self.inference:
                 entered.enter_context(torch.inference_mode(self.inference))
@@ -64,7 +64,10 @@ class Surroundings:
 
 @contextmanager
 def _without_later_modes(count: int) -> Iterator[None]:
-    """Without the dispatch modes above the first so many.  While one of them is at work torch has it off the stack."""
+    """A context without the dispatch modes above the first so many.
+
+    While one of them is at work torch has it off the stack.
+    """
     taken = []
     try:
         while len_torch_dispatch_stack() > count:

@@ -25,7 +25,7 @@ _HINT = "install a torch that was tested with this release, or a newer release o
 
 
 def _called(path: str, why: str = "which programs and torch's own functions call") -> Inside:
-    """What captured code calls; a torch that lacks it has no code that does."""
+    """A row for what captured code calls; a torch that lacks it has no code that does."""
     return Inside(path, why, "a torch without it has no code that calls it")
 
 

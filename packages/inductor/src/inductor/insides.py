@@ -30,17 +30,17 @@ class Inside:
     why: str
     without: str
     essential: bool = False
-    """Whether nothing at all can be done without it."""
+    """True if nothing at all can be done without it."""
     attribute: bool = False
-    """Whether it is read from instances: ``torch.Tensor._version`` is then a function of a tensor."""
+    """True if it is read from instances: ``torch.Tensor._version`` is then a function of a tensor."""
     since: str = ""
     """The first release that has it, for those who read the table: torch itself is asked."""
     build: str = ""
-    """What torch must be built with to have it."""
+    """The build of torch that has it, ``CUDA`` for one; empty for any."""
 
     @property
     def name(self) -> str:
-        """What modules import it by; operators are read from their namespace."""
+        """The name that modules import it by; operators are read from their namespace."""
         if self.path.startswith("torch.ops.") and not self.attribute:
             return self.path
         name = self.path.rpartition(".")[2].lstrip("_")
@@ -57,6 +57,7 @@ class Inside:
 
 
 def _find(path: str) -> Any:
+    """The object at a dotted path, whose modules are imported on the way."""
     root, *names = path.split(".")
     found: Any = importlib.import_module(root)
     for count, part in enumerate(names, 2):
@@ -64,6 +65,7 @@ def _find(path: str) -> Any:
         try:
             found = getattr(found, name)
         except AttributeError:
+            # A submodule that nobody has imported yet is no attribute of its package.
             if not (isinstance(found, ModuleType) and "__path__" in vars(found)):
                 raise _Missing(path) from None
             try:
@@ -81,7 +83,7 @@ def operators(names: str, why: str, without: str, namespace: str = "torch.ops.at
 
 
 class Absent(type):
-    """What stands for something that torch lacks: false, empty, an instance of nothing."""
+    """The class that stands for something that torch lacks: false, empty, and nothing is an instance of it."""
 
     complain: Callable[[], NoReturn]
 
@@ -113,7 +115,7 @@ class Insides:
         self.rows = {row.name: row for row in rows}
 
     def get(self, name: str) -> Any:
-        """For a module's ``__getattr__``: what the row of this name stands for, or an ``Absent``."""
+        """The object that the row of this name stands for, or an ``Absent``; for a module's ``__getattr__``."""
         row = self.rows.get(name)
         if row is None:
             raise AttributeError(f"no row of the table is called {name!r}")
@@ -127,7 +129,7 @@ class Insides:
         return _Operators(self, namespace)
 
     def lacking(self, *, cuda: bool = True) -> dict[str, str]:
-        """What torch lacks of all these, by path: the sentence that says what happens without it.
+        """The rows that torch lacks, by path, with the sentence that says what happens without each.
 
         Without ``cuda``, what belongs to builds for CUDA alone is not missed.
         """
@@ -136,7 +138,7 @@ class Insides:
 
     @cached_property
     def unusable(self) -> str:
-        """Why nothing of the package can work with this torch; empty where it can."""
+        """The sentence that says why nothing of the package can work with this torch; empty where it can."""
         return next((_sentence(row) for row in self.rows.values() if row.essential and _is_lacking(row)), "")
 
     def require_essentials(self) -> None:

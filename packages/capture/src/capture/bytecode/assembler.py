@@ -59,6 +59,7 @@ def assemble(body: Body, template: CodeType, **overrides: object) -> CodeType:
 
 
 def _with_counts(overrides: dict[str, Any]) -> dict[str, Any]:
+    """The overrides, with ``co_nlocals`` brought in line with another tuple of local variables."""
     if "co_varnames" in overrides:
         return {"co_nlocals": len(overrides["co_varnames"]), **overrides}
     return overrides
@@ -66,7 +67,7 @@ def _with_counts(overrides: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetOf:
-    """As a constant: an instruction's offset, in the form in which a handler with `lasti` finds it on the stack."""
+    """A constant that becomes an instruction's offset, in the form in which a handler with `lasti` finds it."""
 
     instruction: Instruction
 
@@ -188,6 +189,7 @@ class _Lowering:
         i = 0
         while i < len(self.instructions):
             instruction = self.instructions[i]
+            # The pad has to come right before the target, wherever the jumps to it are.
             if PY312 and instruction in self.exhausted:
                 self._end_loop(instruction, self.instructions[i - 1])
             first = len(self.out)
@@ -211,7 +213,7 @@ class _Lowering:
         self.jumps.append((unit, target))
 
     def _end_loop(self, target: Instruction, previous: Instruction) -> None:
-        """From 3.12 on a FOR_ITER skips over an END_FOR that stands right before its target."""
+        """Puts an END_FOR before the target of a FOR_ITER, which skips over it there from 3.12 on."""
         # Whoever falls into the target from above must not run the END_FOR.
         if previous.op not in NO_FALL_THROUGH:
             self.emit_jump("JUMP_FORWARD", previous, target)
@@ -241,7 +243,7 @@ class _Lowering:
         return 1
 
     def _may_join(self, spelling: Spelling, group: list[Instruction]) -> bool:
-        """Not if control can enter in between, and not if a position or a handler would be lost."""
+        """True if control cannot enter in between, and no position or handler would be lost."""
         first, *others = group
         return tuple(map(_raw_name, group)) == spelling.parts and all(
             other.positions == first.positions and other.handler is first.handler and other not in self.targets
@@ -309,6 +311,7 @@ def _lower_jump(lowering: _Lowering, jump: Instruction) -> None:
     elif raw == "JUMP_NO_INTERRUPT":
         raw = "JUMP_BACKWARD_NO_INTERRUPT" if backward else "JUMP_FORWARD"
     elif raw.startswith("POP_JUMP"):
+        # 3.11 has a raw opcode for each direction, later ones only jump forward on a condition.
         if not PY312:
             raw = raw.replace("JUMP", "JUMP_BACKWARD" if backward else "JUMP_FORWARD")
         elif backward:
@@ -320,7 +323,7 @@ def _lower_jump(lowering: _Lowering, jump: Instruction) -> None:
 
 
 def _lower_backward_condition(lowering: _Lowering, jump: Instruction) -> None:
-    """From 3.12 conditional jumps go forward only: the opposite condition skips a plain jump back."""
+    """Emits the opposite condition, which skips a plain jump back: from 3.12 conditional jumps go forward only."""
     #    3.12:   POP_JUMP_IF_TRUE back   ->   POP_JUMP_IF_FALSE next;  JUMP_BACKWARD back;  next: ...
     following = lowering.instructions[lowering.order[jump] + 1]
     lowering.emit_jump(_OPPOSITE[jump.op], jump, following)
@@ -336,6 +339,7 @@ _OPPOSITE = {
 
 
 def _lower_call(lowering: _Lowering, call: Instruction) -> None:
+    # 3.11 splits a call in two: PRECALL has the cache of the callable's kind.
     if not PY312:
         lowering.emit("PRECALL", call.arg, call)
     lowering.emit("CALL", call.arg, call)
@@ -344,6 +348,7 @@ def _lower_call(lowering: _Lowering, call: Instruction) -> None:
 def _lower_call_kw(lowering: _Lowering, call: Instruction) -> None:
     count, names = call.arg
     index = lowering.pools.const(names)
+    # 3.13 takes the names off the stack; before, KW_NAMES leaves them for the CALL that follows.
     if PY313:
         lowering.emit("LOAD_CONST", index, call)
         lowering.emit("CALL_KW", count, call)

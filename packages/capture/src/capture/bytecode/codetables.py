@@ -26,6 +26,7 @@ class ExceptionEntry(NamedTuple):
 
 
 def read_exception_table(table: bytes) -> Iterator[ExceptionEntry]:
+    """The entries of ``co_exceptiontable``, in the order of the code that they cover."""
     position = 0
 
     def number() -> int:
@@ -45,6 +46,7 @@ def read_exception_table(table: bytes) -> Iterator[ExceptionEntry]:
 
 
 def write_exception_table(entries: Iterable[ExceptionEntry]) -> bytes:
+    """The bytes of an exception table; the inverse of `read_exception_table`."""
     out = bytearray()
     for begin, end, target, depth, lasti in entries:
         row = len(out)
@@ -55,6 +57,7 @@ def write_exception_table(entries: Iterable[ExceptionEntry]) -> bytes:
 
 
 def _append_groups(out: bytearray, value: int) -> None:
+    """Appends a number as the exception table has it: its highest six bits first."""
     groups = [value & 63]
     while value := value >> 6:
         groups.append(value & 63 | 64)
@@ -87,6 +90,7 @@ def write_line_table(positions: Iterable[tuple[Positions, int]], first_line: int
 
 
 def _position_row(where: Positions, previous: int) -> tuple[int, bytes]:
+    """The form of the shortest row that can tell these positions, and the bytes behind its first one."""
     line, end_line, column, end_column = where
     if line is None:
         return _NOTHING, b""
@@ -115,4 +119,5 @@ def _unsigned(value: int) -> bytes:
 
 
 def _signed(value: int) -> bytes:
+    """A number with its sign in the lowest bit, as `_unsigned` writes it."""
     return _unsigned(-value << 1 | 1 if value < 0 else value << 1)

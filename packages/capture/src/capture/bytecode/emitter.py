@@ -53,7 +53,7 @@ class Emitter:
         return instruction
 
     def at(self, instruction: Instruction) -> None:
-        """What follows is written on behalf of this instruction of the user's."""
+        """Attributes what is emitted from here on to this instruction of the user's: it gives the source positions."""
         self.positions = instruction.positions
 
     def append(self, instructions: Iterable[Instruction]) -> None:
@@ -70,8 +70,10 @@ class Emitter:
             self.handler = outer
 
     def put_back_handled(self, target: Instruction) -> None:
-        """The `target` of what is raised behind a PUSH_EXC_INFO at the bottom of the stack: what was being handled
-        before is again."""
+        """Writes the `target` of errors raised behind a PUSH_EXC_INFO at the bottom of the stack.
+
+        The exception that was being handled before is handled again, and the error raised once more.
+        """
         self.place(target)
         self.copy(3)
         self.emit("POP_EXCEPT")
@@ -86,8 +88,11 @@ class Emitter:
     # -------------------------------------------------------------------------------------------------------- variables
 
     def load_const(self, value: object) -> None:
-        """What a code object would make one of (equal texts), or what would keep tools from hashing the code, is a
-        constant's attribute."""
+        """Pushes a constant of any kind.
+
+        A text that is not interned, or something unhashable, travels as an attribute of a `Constant`: a code object
+        would put an equal, interned text in its place, and tools that hash code objects would fail on the other.
+        """
         if (type(value) is str and sys.intern(value) is not value) or not _is_hashable(value):
             self.emit("LOAD_CONST", Constant(value))
             self.load_attr("value")
@@ -197,12 +202,12 @@ class Emitter:
         self.emit("CALL_FUNCTION_EX", int(mapping))
 
     def make_function(self, code: CodeType, *, closure: bool = False) -> None:
-        """A function over the globals of the running frame; with `closure`, the tuple of its cells is on top."""
+        """Pushes a function over the globals of the running frame; with `closure`, the tuple of its cells is on top."""
         self.load_const(code)
         self.emit("MAKE_FUNCTION", 8 if closure else 0)
 
     def build_closure(self, names: Sequence[str]) -> None:
-        """The tuple of the cells of these variables."""
+        """Pushes the tuple of the cells of these variables."""
         for name in names:
             self.load_cell(name)
         self.build_tuple(len(names))
@@ -259,6 +264,7 @@ class Emitter:
         return Instruction("NOP", None, self.positions, self.handler)
 
     def place(self, label: Instruction) -> None:
+        """Puts a label here: it takes the positions and the handler in force here, not those where it was made."""
         label.positions, label.handler = self.positions, self.handler
         self.instructions.append(label)
 
@@ -272,6 +278,7 @@ class Emitter:
         self._jump_on_truth("POP_JUMP_IF_FALSE", target)
 
     def _jump_on_truth(self, op: str, target: Instruction) -> None:
+        # 3.13 jumps on bools only and no longer asks for an object's truth in the jump itself.
         if PY313:
             self.emit("TO_BOOL")
         self.emit(op, target)
@@ -300,7 +307,7 @@ def _uninterrupted(function: Callable[..., object]) -> Uninterrupted:
 
 
 class Constant:
-    """Holds a constant, and is no text and nothing unhashable itself."""
+    """A hashable holder of a constant, for constants that a code object would replace or could not hash."""
 
     __slots__ = ("value",)
 
@@ -309,5 +316,5 @@ class Constant:
 
 
 def _is_hashable(value: object) -> bool:
-    """By its type, whose code is not asked."""
+    """True if the type says that it can be hashed; no `__hash__` of the program's is called to find out."""
     return all(map(_is_hashable, value)) if type(value) is tuple else type(value).__hash__ is not None

@@ -1,4 +1,4 @@
-"""How control and values move through a body: successors, stack depths, reachable code, loops, live variables.
+"""Control and data flow of a body: successors, stack depths, reachable code, loops, live variables.
 
 Everything is computed on the neutral bytecode of `instructions`, by index into ``body.instructions``.  Exceptions are
 edges too: an instruction under a handler may go to it.  This module must not know about code objects.
@@ -62,7 +62,7 @@ _EFFECTS_BY_OPERAND: dict[str, Callable[..., int]] = {
 
 
 def stack_effect(instruction: Instruction, *, jump: bool = False) -> int:
-    """How much deeper the stack is after `instruction`; with `jump`, after it jumped."""
+    """The change of the stack's depth by `instruction`; with `jump`, on the way on which it jumps."""
     op = instruction.op
     if jump and op == "FOR_ITER":
         return -1
@@ -81,7 +81,10 @@ def stack_effect(instruction: Instruction, *, jump: bool = False) -> int:
 
 
 def _finishing_order(edges: list[list[int]], start: int, seen: list[bool]) -> list[int]:
-    """What can be reached from `start` and was not seen yet, each after all that it leads to."""
+    """The instructions that can be reached from `start` and were not seen yet, each after all that it leads to.
+
+    A depth-first search with a stack of its own, as long functions would exceed Python's recursion limit.
+    """
     order: list[int] = []
     path = [] if seen[start] else [(start, iter(edges[start]))]
     seen[start] = True
@@ -107,7 +110,7 @@ class Flow:
 
     @cached_property
     def successors(self) -> list[list[int]]:
-        """Where each instruction goes on without an exception: the next one first, then the jump target."""
+        """The instructions after each one when nothing is raised: the next one first, then the jump target."""
         last = len(self.instructions) - 1
         result = []
         for i, instruction in enumerate(self.instructions):
@@ -126,14 +129,14 @@ class Flow:
             raise MalformedBody(f"{instruction!r} is a target but not in the body") from None
 
     def handler(self, i: int) -> int | None:
-        """Where an exception raised at `i` is handled, None when it leaves the function."""
+        """The instruction at which an exception raised at `i` is handled; None if it leaves the function."""
         handler = self.instructions[i].handler
         return None if handler is None else self.position(handler.target)
 
     # ------------------------------------------------------------------------------------------------ reachable, loops
 
     def reachable(self, start: int = 0) -> list[bool]:
-        """Which instructions can run when execution begins at `start`."""
+        """For each instruction, True if it can run when execution begins at `start`."""
         seen = [False] * len(self.instructions)
         todo = [start]
         while todo:
@@ -159,7 +162,12 @@ class Flow:
         return stretches
 
     def innermost_loop(self, inside: Collection[int]) -> frozenset[int] | None:
-        """The instructions of the smallest loop that all of these are in."""
+        """The instructions of the smallest loop that all of `inside` are in; None where they share no loop.
+
+        A loop is a strongly connected component of the control flow. The loops within it are the components that are
+        left once the instructions at which it is entered are taken out: so the search goes inwards until no part has
+        all of them.
+        """
         found: frozenset[int] | None = None
         within: Sequence[int] = range(len(self.instructions) if inside else 0)
         while within:
@@ -177,7 +185,7 @@ class Flow:
 
     @cached_property
     def edges(self) -> list[list[int]]:
-        """Where each instruction may go on, exceptions included."""
+        """The instructions at which each one may go on, exceptions included."""
         handlers = (self.handler(i) for i in range(len(self.instructions)))
         return [
             following if handler is None else [*following, handler]
@@ -185,8 +193,11 @@ class Flow:
         ]
 
     def _components(self, within: Sequence[int] | None = None) -> list[list[int]]:
-        """Groups of instructions that can all reach each other, without leaving those ``within``: what finishes last is
-        searched backwards first."""
+        """Groups of instructions that can all reach each other, without leaving those ``within``.
+
+        Kosaraju's algorithm: the instruction that finishes last in a search forwards is the first to be searched
+        backwards from.
+        """
         comes_from: list[list[int]] = [[] for _ in self.edges]
         for i, following in enumerate(self.edges):
             for j in following:
@@ -224,6 +235,7 @@ class Flow:
             instruction, depth = self.instructions[i], depths[i]
             assert depth is not None
             handler = instruction.handler
+            # On entry the stack is cut to `depth`, then the offset (with `lasti`) and the exception are pushed.
             if handler is not None:
                 flows_to(self.position(handler.target), handler.depth + handler.lasti + 1)
             for number, following in enumerate(self.successors[i]):
@@ -235,7 +247,7 @@ class Flow:
         return depths
 
     def stack_size(self) -> int:
-        """How many slots the interpreter needs."""
+        """The number of stack slots that the interpreter needs."""
         size = 0
         for instruction, depth in zip(self.instructions, self.depths, strict=True):
             if depth is not None:
@@ -254,6 +266,7 @@ class Flow:
             handler = self.instructions[i].handler
             onward = [(j, places[i]) for j in self.successors[i]]
             if handler is not None:
+                # The handler cuts the stack, and with it the places above; its own offset comes to lie at `depth`.
                 below = frozenset(place for place in places[i] if place < handler.depth)
                 onward.append((self.position(handler.target), below | ({handler.depth} if handler.lasti else set())))
             for j, held in onward:
@@ -267,7 +280,7 @@ class Flow:
     # --------------------------------------------------------------------------------------------------------- liveness
 
     def live(self) -> Liveness:
-        """Which variables may still be read, before each instruction."""
+        """The variables that may still be read, before each instruction."""
         return Liveness(self)
 
 
@@ -287,6 +300,7 @@ class Liveness:
 
     def __init__(self, flow: Flow) -> None:
         self._bits: dict[str, int] = {}
+        # One bit for each name: a function has few variables and many instructions, and sets of names would be slow.
         reads, writes = [], []
         for instruction in flow.instructions:
             read = write = 0
@@ -305,7 +319,7 @@ class Liveness:
 
 
 def _solve(flow: Flow, reads: list[int], writes: list[int]) -> list[int]:
-    """What is live before each instruction, as bits, from what each reads and writes."""
+    """The live variables before each instruction, as bits: a fixed point, found by walking backwards."""
     before = [0] * len(reads)
     handlers = [flow.handler(i) for i in range(len(reads))]
     changed = True
@@ -326,16 +340,16 @@ def _solve(flow: Flow, reads: list[int], writes: list[int]) -> list[int]:
 
 
 def raises_again(instruction: Instruction) -> bool:
-    """Whether this raises what was being handled, which leaves the traceback as it is."""
+    """True if this raises the exception that was being handled, which leaves its traceback as it is."""
     again = instruction.op in ("RERAISE", "END_ASYNC_FOR", "CLEANUP_THROW")
     return again or (instruction.op == "RAISE_VARARGS" and instruction.arg == 0)
 
 
 def acts_when_closed(handler: Handler | None) -> bool:
-    """Whether a generator that is closed where it waits, under this handler, has something to do.
+    """True if a generator that is closed where it waits, under this handler, runs code of its own.
 
-    From 3.12 on a handler around every generator turns StopIteration into another error: that one does not count,
-    nor does the one that passes an exception on to what is waited for.
+    From 3.12 on a handler around every generator turns StopIteration into another error: that one does not count, nor
+    does the one that passes an exception on to what is waited for.
     """
     while handler is not None and handler.target.op == "CLEANUP_THROW":
         handler = handler.target.handler

@@ -94,7 +94,7 @@ from capture.bytecode.versions import (
 
 @dataclass(slots=True, eq=False)
 class Handler:
-    """Where an exception goes.  Compared by identity: instructions under one handler share one object."""
+    """The place that an exception goes to.  Compared by identity: instructions under one handler share one object."""
 
     target: Instruction
     depth: int
@@ -234,6 +234,7 @@ class _Decoder:
     def _decode_instructions(self) -> dict[int, Instruction]:
         """Fills `out`; returns the instruction that execution from each byte offset runs first."""
         raw, out, read, jumps = self.code.co_code, self.out, self.read, self.jumps
+        # A table may end early; whatever it does not reach has no position.
         positions = list(
             islice(chain(self.code.co_positions(), repeat(NO_POSITIONS)), len(raw) // 2)
         )  # a table may end early
@@ -247,6 +248,7 @@ class _Decoder:
                 extended = arg << 8
                 continue
             extended = 0
+            # The offset of the prefix, as that is where a jump to the instruction leads.
             firsts.append((start, len(out)))
             where = positions[(offset >> 1) - 1]
             offset += _TAILS[opcode]
@@ -276,6 +278,7 @@ class _Decoder:
         if special is not None:
             special(self, arg, where, start)
             return
+        # All parts have the raw opcode's offset and positions: the first is where a jump to it leads.
         for op, part_arg in split_raw(raw, arg):
             kind = operand_of(op)
             if kind is Operand.JUMP:
@@ -309,11 +312,13 @@ class _Decoder:
         begin = end = 0  # in bytes, like offsets
         handler: Handler | None = None
         for instruction in self.out:
+            # Entries and instructions are both in order of offsets, so one walk over both suffices.
             while instruction.offset >= end:
                 entry = next(entries, None)
                 if entry is None:
                     return
                 begin, end = 2 * entry.begin, 2 * entry.end
+                # Entries with one target, depth and lasti are one handler: identity is what the assembler groups by.
                 key = entry[2:]
                 if key not in handlers:
                     handlers[key] = Handler(starts[2 * entry.target], entry.depth, entry.lasti)

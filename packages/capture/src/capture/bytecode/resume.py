@@ -38,11 +38,11 @@ NOWHERE = -1
 
 
 class NotResumable(CaptureError):
-    """This frame cannot be continued by a function of its own."""
+    """Raised for a frame that cannot be continued by a function of its own."""
 
 
 class Slot(Enum):
-    """What a place on the interrupted stack holds."""
+    """The kinds of places on the interrupted stack, by what each holds and whether that is handed over."""
 
     VALUE = auto()  # an object, handed over as it is; iterators and bound __exit__ methods are just that
     NULL = auto()  # no object: the mark beside a callable, or a variable that was unbound when saved
@@ -52,11 +52,12 @@ class Slot(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where a frame stands, just before an instruction.
+    """A place in a code object at which a frame stands, just before an instruction.
 
-    `index` counts instructions as ``Body.from_code`` lists them; `stack` goes from bottom to top; `bound` are the local
-    and cell variables that have a value (a cell: that has been made, empty or not), named as in operands.  Those that
-    nothing reads any more are let go, except those `with_finalizers`: what they hold may do something when it is freed.
+    `index` counts instructions as ``Body.from_code`` lists them; `stack` goes from bottom to top; `bound` are the
+    local and cell variables that have a value (a cell: that has been made, empty or not), named as in operands.
+    Those that nothing reads any more are let go, except those `with_finalizers`: what they hold may do something when
+    it is freed.
     """
 
     index: int
@@ -131,17 +132,18 @@ class Continuations:
         return self._made[key]
 
     def raising(self, code: CodeType, error: BaseException) -> CodeType | None:
-        """In the place of a continuation: what raises where that stands, for the handlers there; None for others."""
+        """Code that raises where a continuation stands, for the handlers there; None for code that is no
+        continuation."""
         parent = self._parents.get(id(code))
         return None if parent is None else _continuation(parent[0], self._flow(parent[0]), parent[1], error).code
 
     def point_of(self, code: CodeType) -> Point | None:
-        """Where in its original a continuation begins; None for other code."""
+        """The point in its original at which a continuation begins; None for code that is none."""
         parent = self._parents.get(id(code))
         return None if parent is None else parent[1]
 
     def in_cpython(self, code: CodeType, cut: Callable[[CodeType, Flow, Point], Cut]) -> CodeType:
-        """What does the same as a continuation up to where it is cut off."""
+        """Code that takes the arguments of a continuation, and does the same up to where `cut` ends it."""
         root, point, _ = self._parents[id(code)]
         flow = self._flow(root)
         return _continuation(root, flow, point, cut=cut(root, flow, point)).code
@@ -158,7 +160,7 @@ def continuation(code: CodeType, point: Point) -> Continuation:
 
 
 class Cut(Protocol):
-    """What is left of a function where it is left for continuations."""
+    """The part of a function that runs before it is left for continuations, and the instruction to enter it at."""
 
     rest: list[Instruction]
     target: Instruction
@@ -167,9 +169,14 @@ class Cut(Protocol):
 def _continuation(
     code: CodeType, flow: Flow, point: Point, error: BaseException | None = None, cut: Cut | None = None
 ) -> Continuation:
+    """Assembles the prologue that puts the parameters in place, and behind it the instructions that are left.
+
+    `error` is raised at the point instead of going on there; `cut` puts other instructions in the place of the rest.
+    """
     body = flow.instructions
     target = body[point.index] if cut is None else cut.target
     _check(code, flow, point)
+    # Only what can still run is kept: names, constants and handlers of the rest go with it.
     reachable = flow.reachable(point.index)
     rest = [instruction for instruction, keep in zip(body, reachable, strict=True) if keep] if cut is None else cut.rest
     variables = _variables(code, flow, point)
@@ -184,6 +191,7 @@ def _continuation(
     if error is not None:
         emit.load_const(error)
         emit.emit("RAISE_VARARGS", 1)
+    # The rest keeps its order, in which a loop's head stands above the point: then the point has to be jumped to.
     if rest[0] is not target:
         emit.jump(target)
     emit.append(rest)
@@ -194,6 +202,8 @@ def _continuation(
             co_argcount=len(variables) + len(stack),
             co_posonlyargcount=0,
             co_kwonlyargcount=0,
+            # All parameters are positional: whatever the original collected in *args and **kwargs is an object in a
+            # variable now.
             co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
             co_varnames=tuple(name.removesuffix("'") for name in [*variables, *stack.values()]),
             co_cellvars=tuple(name.removesuffix("'") for name in cells),
@@ -204,6 +214,7 @@ def _continuation(
 
 
 def _check(code: CodeType, flow: Flow, point: Point) -> None:
+    """Raises `NotResumable` for a frame that no function of its own can continue."""
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise NotResumable(f"{code.co_qualname} is a generator or coroutine: its frame outlives a call")
     for instruction in flow.instructions:
@@ -212,6 +223,8 @@ def _check(code: CodeType, flow: Flow, point: Point) -> None:
             raise NotResumable(
                 f"{code.co_qualname}: the free variable {instruction.arg!r} gets another cell on the way"
             )
+    # The caller counted the stack by evaluating, the flow by reading: if they disagree, one of them is wrong about
+    # it.
     depth = flow.depths[point.index]
     if depth != len(point.stack):
         target = flow.instructions[point.index]
@@ -225,7 +238,7 @@ def _check(code: CodeType, flow: Flow, point: Point) -> None:
 
 
 def reads_frames(code: CodeType) -> bool:
-    """Whether all variables are to be there, also those that no instruction reads."""
+    """True if the code may look at its frame, so that all variables are kept, also those that no instruction reads."""
     return not _FRAME_READERS.isdisjoint(code.co_names)
 
 
@@ -251,7 +264,7 @@ def _own_slots(code: CodeType) -> list[str]:
 
 
 def _cells(code: CodeType, used: set[str]) -> list[str]:
-    """Those of the `used` variables that are cells of the code's own."""
+    """The `used` variables that are cells of the code's own."""
     return [name for name in _own_slots(code) if name in used and name.removesuffix("'") in code.co_cellvars]
 
 

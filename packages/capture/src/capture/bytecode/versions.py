@@ -28,7 +28,8 @@ EXTENDED_ARG = OPCODES["EXTENDED_ARG"]
 
 
 def _cache_entries() -> list[int]:
-    """How many inline cache entries (2 bytes each) follow an opcode, by opcode number."""
+    """The number of inline cache entries (2 bytes each) behind an opcode, by opcode number."""
+    # A list by number up to 3.12, a dict by name from 3.13 on, in which opcodes without a cache are missing.
     entries = opcode._inline_cache_entries  # type: ignore[attr-defined]
     if isinstance(entries, dict):
         return [entries.get(name, 0) for name in opcode.opname[:256]]
@@ -42,7 +43,7 @@ CACHES: list[int] = _cache_entries()
 
 
 class Operand(Enum):
-    """What the operand of a neutral opcode means."""
+    """The meanings that the operand of a neutral opcode can have."""
 
     NONE = auto()  # no operand
     COUNT = auto()  # a number or a set of flags, kept as an int
@@ -142,6 +143,7 @@ _OUTCOMES = (2, 2 | 8, 8, 1 | 2 | 4, 4, 4 | 8)  # <  <=  ==  !=  >  >=
 
 
 def _comparison(shift: int, flag: int, *parts: str) -> Spelling:
+    """A comparison: its index above `shift`, `flag` where 3.13 is to give a bool, the outcomes that count below."""
     raw_args = [index << shift | flag | outcomes for index, outcomes in enumerate(_OUTCOMES)]
     rest = (0,) * (len(parts) - 1)
 

@@ -26,7 +26,7 @@ from capture.options import Options
 from capture.reasons import Kind, Reason
 
 LOG = state.PROCESS.log
-"""What happened in this process, through all uses of ``optimize``."""
+"""The records of this process, through all uses of ``optimize``."""
 
 
 def eager(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
@@ -69,6 +69,7 @@ def optimize(
 
 
 def _region(config: Config, target: object, *rest: object, **named: object) -> Any:
+    """The callable that captures what `target` runs: of the same kind, as far as one can be."""
     if rest or named:
         raise TypeError("optimize() gives a decorator, which takes one function: optimize(backend)(f)(*args)")
     if isinstance(target, torch.nn.Module):
@@ -83,14 +84,14 @@ def _region(config: Config, target: object, *rest: object, **named: object) -> A
 
 
 def _module_region(config: Config, module: torch.nn.Module) -> Callable[..., Any]:
-    """Calls the module itself, whose class says in each call what that means: programs replace ``__call__``."""
+    """The region for a module: calls the module itself, as programs replace ``__call__`` of its class."""
     stepped = in_steps(config, module, _left_to_be_stepped(config, module.forward), like=module.forward)
     region = stepped or _engine.Region(with_a_frame(module), config)
     return named_after(region, module)
 
 
 def _refuse_program(target: object, name: str) -> None:
-    """A program of torch.export can be called as far as Python knows, and raises when it is."""
+    """Raises for a program of torch.export, which can be called as far as Python knows, and raises when it is."""
     if any(cls.__name__ == "ExportedProgram" for cls in type(target).__mro__):
         raise TypeError(
             f"{name}() takes a function, a method or a module, not an ExportedProgram: give program.module()"
@@ -103,7 +104,7 @@ def _refuse_arguments(name: str, args: tuple[object, ...], kwargs: dict[str, obj
 
 
 def _left_to_be_stepped(config: Config, target: Any) -> Callable[[], None]:
-    """Says once that a frame which is suspended on its way is not captured, or refuses it where all has to be."""
+    """A function that says once that a suspended frame is not captured, or refuses it where all has to be."""
 
     @functools.cache
     def note() -> None:
@@ -119,7 +120,7 @@ def _left_to_be_stepped(config: Config, target: Any) -> Callable[[], None]:
 
 
 def as_written(function: object) -> Any:
-    """What was given to ``optimize``, for a function that came from it; any other object itself."""
+    """The object that was given to ``optimize``, for a function that came from it; any other object itself."""
     if isinstance(function, _engine.Region):
         return called_from_a_frame(function.function) or function.function
     if isinstance(function, CapturedModule):
@@ -170,7 +171,7 @@ def reset() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What one call did."""
+    """The records of one call, and its result."""
 
     result: Any
     graphs: tuple[GraphRecord, ...]
@@ -241,7 +242,7 @@ def export(
 
 
 def not_one_graph(function: object, count: int) -> CaptureError:
-    """What to say where one graph was wanted."""
+    """The error where one graph was wanted and there are none, or several."""
     if is_left_out(function):
         return CaptureError(f"{function} is disabled, so it has no graph: remove `disable` to export it")
     return CaptureError(
@@ -250,5 +251,5 @@ def not_one_graph(function: object, count: int) -> CaptureError:
 
 
 def records() -> tuple[Record, ...]:
-    """What happened so far, oldest first."""
+    """The records of all that happened so far, oldest first."""
     return state.PROCESS.log.records()

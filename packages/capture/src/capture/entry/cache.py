@@ -26,12 +26,13 @@ from capture.reasons import Kind, Reason
 from capture.silence import looking, silenced
 
 Verdict: TypeAlias = "GuardedCode | CodeType | _engine.Decision"
-"""What the engine is told of a frame: code under guards, other code for CPython to run, or that it runs as it is."""
+"""The answer to the engine about a frame: code under guards, other code for CPython, or a decision to run it as it
+is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a version computes, and which instructions of the program's code it stands for."""
+    """The weight of a version: how much it computes, and which instructions of the program's code it stands for."""
 
     operators: int
     visited: frozenset[int]
@@ -46,17 +47,18 @@ class Version:
     guards: tuple[Guard, ...]
     piece: Piece
     once: bool = False
-    """Its graph runs as it was recorded, for no other call is expected that it fits: the first one is up for review."""
+    """True if its graph runs as recorded, as no other call is expected to fit: the first that does is up for review."""
     changed: frozenset[Source] = frozenset()
-    """What its own effects change.  That this differs later says nothing of the calls."""
+    """The sources that its own effects change.  That these differ later says nothing of the calls."""
 
     def stays(self) -> GuardedCode:
-        """Its code, which is reviewed later if it still has to be."""
+        """The code of a version that is kept; it is reviewed later if it still has to be."""
         if self.once:
             self.entry.review = self.entry.hits + 1
         return self.entry
 
     def first_failure(self, inputs: Inputs) -> Guard | None:
+        """The first guard that a call does not fit; None if it fits."""
         index = self.entry.guards.first_failure(inputs.function, inputs.args)
         return None if index is None else self.guards[index]
 
@@ -66,6 +68,7 @@ class Version:
         with silenced():
             failures = self.entry.guards.failures(inputs.function, inputs.args)
         for guard in map(self.guards.__getitem__, failures):
+            # No news of the call: the version would have failed for the very same call.
             if self._is_our_own(guard):
                 wrote = True
                 continue
@@ -75,12 +78,16 @@ class Version:
                     return NOT_COMPARABLE
                 if guard.kind == "equals" or varied(expected[4], expected[5], actual):
                     found.append((guard, actual))
+            # Another kind of call: its sizes say nothing of how this version's vary.
             elif guard.kind in ("type", "length"):
                 return NOT_COMPARABLE
         return Difference(found, wrote)
 
     def _is_our_own(self, guard: Guard) -> bool:
-        """Whether it fails for what this version wrote; sizes and numbers that it wrote may vary as others do."""
+        """True if the guard fails for what this version wrote.
+
+        Sizes and numbers that it wrote may vary as others do.
+        """
         if not self.changed or guard.source is None or self.changed.isdisjoint(guard.source.chain()):
             return False
         varies = guard.kind == "tensor" or (guard.kind == "equals" and type(guard.payload[0]) in _VARYING)
@@ -98,6 +105,7 @@ _VARYING = (int, float)
 
 
 def _read(guard: Guard, inputs: Inputs) -> object:
+    """The object that a guard is about, in this call."""
     if guard.source is None:
         return _ABSENT
     try:
@@ -112,7 +120,7 @@ def _has_sizes(value: Any) -> bool:
 
 
 def _is_like(actual: Any, expected: tuple[Any, ...]) -> bool:
-    """Whether a tensor differs from an expected one in nothing but its sizes and strides."""
+    """True if a tensor differs from an expected one in nothing but its sizes and strides."""
     if type(actual) is not expected[0] or actual.is_nested:
         return False
     same = (type(actual), actual.dtype, actual.device, actual.requires_grad) == expected[:4]
@@ -121,15 +129,20 @@ def _is_like(actual: Any, expected: tuple[Any, ...]) -> bool:
 
 @dataclass(slots=True, frozen=True)
 class Difference:
-    """What tells a call from a version: its tensors and numbers, and whether the version itself ``wrote`` over
-    something that it relied on."""
+    """The tensors and numbers in which a call differs from a version.
+
+    ``wrote``: the version itself wrote over something that it relied on.
+    """
 
     found: Sequence[tuple[Guard, object]]
     wrote: bool
 
     def distance(self) -> tuple[bool, int]:
-        """A prompt has fewer tensors than a step with a cache, so it differs in fewer from the next step; yet it filled
-        the cache, and no call after it is like it."""
+        """The measure by which the most similar version is found.
+
+        A prompt has fewer tensors than a step with a cache, so it differs in fewer from the next step; yet it filled
+        the cache, and no call after it is like it.
+        """
         return self.wrote, len(self.found)
 
 
@@ -138,6 +151,8 @@ NOT_COMPARABLE = Difference((), wrote=False)
 
 @dataclass(slots=True)
 class CodeState:
+    """All that is kept for one code object: its versions, and what is learnt of its frames."""
+
     versions: list[Version] = field(default_factory=list)
     learnt: Learnt = field(default_factory=Learnt)
     reasons: list[str] = field(default_factory=list)
@@ -150,18 +165,18 @@ class CodeState:
         version.stays()
 
     def drop(self, gone: Version, code: CodeType, owner: object) -> None:
-        """Another one is to be made in the place of this version."""
+        """Takes a version away, in whose place another one is to be made."""
         self.versions = [version for version in self.versions if version is not gone]
         drop_entries(code, owner)
         for version in self.versions:
             add_entry(code, version.entry)
 
     def is_compiled(self) -> bool:
-        """Whether a backend was asked for this code."""
+        """True if a backend was asked for this code."""
         return any(version.entry.code is not None and not version.once for version in self.versions)
 
     def reaches(self, limit: int) -> bool:
-        """Whether there are as many versions as may be, of those to stay or of those that run once."""
+        """True if there are as many versions as may be, of those to stay or of those that run once."""
         once = sum(version.once for version in self.versions)
         return max(once, len(self.versions) - once) >= limit
 
@@ -171,10 +186,11 @@ class CodeState:
         return next((each for each in found if each.entry.guards.check(inputs.function, inputs.args)), None)
 
     def is_idle(self) -> bool:
-        """Whether nothing was compiled for this code: no call of it computed a tensor."""
+        """True if nothing was compiled for this code: no call of it computed a tensor."""
         return all(version.entry.code is None for version in self.versions)
 
     def fitting(self, inputs: Inputs) -> GuardedCode | None:
+        """The entry that a call fits, if there is one."""
         entries = (version.entry for version in self.versions)
         return next((entry for entry in entries if entry.guards.check(inputs.function, inputs.args)), None)
 
@@ -189,7 +205,7 @@ class CodeState:
         return sentence
 
     def learn(self, inputs: Inputs, options: Options) -> None:
-        """Sizes and numbers that differ from the most similar version's become symbolic, all at once.
+        """Makes symbolic, all at once, the sizes and numbers that differ from the most similar version's.
 
         So does the first that differs from each other version's: what comes back in turns varies, too.
         """
@@ -204,6 +220,7 @@ class CodeState:
                     self._generalize(failed, found, options)
 
     def _generalize(self, failed: Guard, actual: object, options: Options) -> None:
+        """Learns that what a guard compared varies: a number, a length, or sizes and strides."""
         assert failed.source is not None
         known = self.learnt.assumptions
         if failed.kind == "equals" and self._is_our_own(failed.source, actual):
@@ -221,7 +238,7 @@ class CodeState:
             self.learnt.remember(known.with_layout(failed.source, layout))
 
     def _is_our_own(self, source: Source, actual: object) -> bool:
-        """Whether a number is another one because the frame itself wrote it, which it may have done for good."""
+        """True if a number is another one because the frame itself wrote it, which it may have done for good."""
         written = self.learnt.written.get(source)
         return type(written) is type(actual) and repr(written) == repr(actual)
 
@@ -236,6 +253,7 @@ class Cache:
         self._states: dict[int, tuple[weakref.ref[CodeType], CodeState]] = {}
 
     def state(self, code: CodeType) -> CodeState:
+        """The state of a code object, which goes when the code does."""
         known = self._states.get(id(code))
         if known is not None and known[0]() is code:
             return known[1]
@@ -256,7 +274,7 @@ class Cache:
         self._states.clear()
 
     def drop(self, owner: object | None = None) -> None:
-        """Forget everything, in the engine too: what is ``owner``'s, and what was of owners gone."""
+        """Forgets everything, in the engine too: what is ``owner``'s, and what was of owners gone."""
         for code in self.codes():
             drop_entries(code, owner or self)  # the cache itself owns nothing
         self.clear()
@@ -272,6 +290,7 @@ def without_objects(guards: Sequence[Guard]) -> tuple[Guard, ...]:
 
 
 def too_many(location: Location, state: CodeState, limit: int) -> FallbackRecord:
+    """The record that CPython runs a function from now on, with what differed in the last calls."""
     each = {reason.partition(" (assumed at ")[0]: reason for reason in state.reasons}  # wherever it was assumed
     varied = "; ".join(list(each.values())[-3:])
     if state.is_idle():

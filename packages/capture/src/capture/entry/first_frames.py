@@ -20,7 +20,10 @@ from capture.evaluator.foreign_marks import is_left_out
 
 
 def with_a_frame(target: Callable[..., object]) -> Callable[..., object]:
-    """``target`` itself where calling it begins a frame that the hook looks at, or where nobody is to look at it."""
+    """A callable whose call begins a frame that the hook looks at: ``target`` itself, or a function that calls it.
+
+    It is ``target`` where nobody is to look at it, too.
+    """
     first = _begun_by(target)
     if is_left_out(first) or (isinstance(first, FunctionType) and _is_looked_at(first)):
         return target
@@ -28,14 +31,14 @@ def with_a_frame(target: Callable[..., object]) -> Callable[..., object]:
 
 
 def called_from_a_frame(function: object) -> object | None:
-    """What was given to ``with_a_frame``, for a function that it made."""
+    """The callable that was given to ``with_a_frame``; None for a function that it did not make."""
     if isinstance(function, FunctionType) and function.__globals__ is globals():
         return function.__dict__.get("__wrapped__")
     return None
 
 
 def _begun_by(target: object) -> object:
-    """The function whose frame comes first; what is no function begins none."""
+    """The function whose frame comes first in a call; an object that is no function begins none."""
     if isinstance(target, functools.partial):
         return _begun_by(target.func)
     if isinstance(target, MethodType | staticmethod):
@@ -52,11 +55,13 @@ def _begun_by(target: object) -> object:
 
 
 def _is_looked_at(function: FunctionType) -> bool:
+    """True if the hook evaluates a frame of this function, or what it passes on to."""
     code = function.__code__
     return is_captured(code, str(function.__globals__.get("__name__"))) or passes_on(code)
 
 
 def _calling(target: Callable[..., object], first: object) -> FunctionType:
+    """A function that does nothing but call the target, with code of its own and the target's name and place."""
     call = lambda *args, **kwargs: target(*args, **kwargs)  # noqa: E731 - one line, which is where it is said to be
     assert isinstance(call, FunctionType)
     # Versions are kept, and counted, by code: each has its own.
@@ -75,7 +80,7 @@ def _name_of(target: object) -> str:
 
 
 def _place(target: object, first: object) -> tuple[str, int]:
-    """Where records say it is: at the program's code that a decorator was given, or nowhere in a file."""
+    """The place that records say: that of the program's code that a decorator was given, or nowhere in a file."""
     written = inspect.unwrap(first) if isinstance(first, FunctionType) else None
     if isinstance(written, FunctionType) and _is_looked_at(written):
         return written.__code__.co_filename, written.__code__.co_firstlineno

@@ -1,4 +1,4 @@
-"""What is recorded of a graph, as data: its operators and inputs, what it relies on, how long it took."""
+"""The record of a graph, as data: its operators and inputs, what it relies on, how long it took."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def graph_record(
     times: tuple[float, float],
     changed: Iterable[Value],
 ) -> GraphRecord:
-    """``times``: of capturing it and of compiling it, in seconds."""
+    """The record of a graph.  ``times``: of capturing it and of compiling it, in seconds."""
     nodes = [node for part in module.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes]
     operators = tuple(_operator_name(node) for node in nodes if node.op in ("call_function", "call_method"))
     names = tuple(node.name for node in module.graph.nodes if node.op == "placeholder")

@@ -65,7 +65,8 @@ from capture.torch_versions import (
 from capture.values import default_devices
 
 _TRIES = 5
-"""How often an error has to come before it is a mistake of ours, where other threads may be the reason."""
+"""The number of times that an error has to come before it is a mistake of ours, where other threads may be the
+reason."""
 _DEFAULT_LIMIT = Options().recompile_limit
 
 
@@ -87,7 +88,7 @@ class Config:
         weakref.finalize(self, self.cache.drop).atexit = False
 
     def forget(self) -> None:
-        """Every captured version, and every decision to leave a function alone."""
+        """Forgets every captured version, and every decision to leave a function alone."""
         self.cache.drop(self)
 
     @property
@@ -110,12 +111,13 @@ _engine.run_outside(importlib._bootstrap._find_and_load.__code__)  # type: ignor
 
 
 def translate_frame(config: Config, function: FunctionType, args: tuple[object, ...]) -> Verdict:
-    """What the engine calls on a miss."""
+    """The verdict on a frame that no version fits: the engine calls this on a miss."""
     code = function.__code__
     if is_disabled(function) or state.PROCESS.of_thread.handling:
         return _engine.SKIP_ONCE
     if is_triton_kernel(function) or not is_captured(code, str(function.__globals__.get("__name__"))):
         return _engine.SKIP_ALWAYS
+    # Once only: the next call may come from outside of the transform.
     if not INSIDES.unusable and _is_transformed():
         return _engine.SKIP_ONCE
     location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
@@ -123,6 +125,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[object, 
         return _engine.SKIP_ONCE
     versions, inputs = config.cache.state(code), Inputs(function, args)
     due = versions.due(inputs)
+    # A version up for review fits all the same: it is used, and reviewed when something may be captured again.
     if due is not None and not stance.is_default():
         return due.stays()
     if due is None and not stance.may_translate(location, lambda: versions.why(inputs)):
@@ -134,6 +137,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[object, 
         raise
     except Delivered as delivered:
         raise delivered.error from None
+    # A continuation has no ``try`` of the program around its call: the error is raised where the continuation stands.
     except BaseException as error:
         raising = config.continuations.raising(code, error)
         if raising is None:
@@ -142,8 +146,10 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[object, 
 
 
 def _told_of(config: Config, inputs: Inputs, location: Location) -> Verdict:
-    """The verdict.  Of what it came to the user is told when all is kept: where that is an error, the next call goes on
-    as this one would have."""
+    """The verdict, with what the user is told of it when all is kept.
+
+    Where telling is an error, the next call goes on as this one would have.
+    """
     state, told = config.cache.state(inputs.function.__code__), Waiting()
     if state.decided is not None:
         decided, state.decided = state.decided, None
@@ -164,8 +170,10 @@ def _told_of(config: Config, inputs: Inputs, location: Location) -> Verdict:
 
 
 def _verdict(config: Config, inputs: Inputs, location: Location) -> Verdict:
+    """The verdict; errors of ours become a frame that CPython runs, and a record."""
     try:
         _require_insides()
+        # One translation of a configuration at a time; two threads would make the same version twice.
         with config.lock.held(), config.signals.held(), state.PROCESS.collection_pause.held():
             return _translate(config, inputs, location)
     except BackendError as error:
@@ -209,7 +217,7 @@ def _say_once(sentence: str) -> None:
 
 
 def _is_deep() -> bool:
-    """Whether the program itself has used up most of Python's stack."""
+    """True if the program itself has used up most of Python's stack."""
     return stack_depth() > sys.getrecursionlimit() // 2
 
 
@@ -221,9 +229,12 @@ def _traceback() -> str:
 
 
 def _is_transformed() -> bool:
-    """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, with gradients in forward mode, under
-    somebody's mode, or in the ``__torch_dispatch__`` of a subclass, which is below autograd; whether ``torch.jit``
-    traces; or whether the program is shown each tensor that autograd keeps, of which compiled code keeps others."""
+    """True if tensors are not what they seem, or somebody is to see each operation.
+
+    That is inside ``vmap`` and ``grad``, with gradients in forward mode, under somebody's mode, in the
+    ``__torch_dispatch__`` of a subclass, which is below autograd, while ``torch.jit`` traces, and where the program is
+    shown each tensor that autograd keeps, of which compiled code keeps others.
+    """
     if maybe_current_level() is not None or len_torch_dispatch_stack() > 0:
         return True
     if dispatch_tls_is_dispatch_key_excluded(DispatchKey.PythonTLSSnapshot):
@@ -236,6 +247,7 @@ def _is_transformed() -> bool:
 
 
 def _give_up(config: Config, record: FallbackRecord) -> Verdict:
+    """Leaves a code object to CPython for good, with a record."""
     config.log.add(record)
     return _engine.SKIP_ALWAYS
 
@@ -247,11 +259,12 @@ def _run_eagerly(config: Config, location: Location, error: BackendError) -> Ver
 
 
 def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
+    """The verdict of the cache, the store, or a translation, in this order."""
     code = inputs.function.__code__
     state = config.cache.state(code)
     due = state.due(inputs)
     if due is not None and due.once:
-        state.drop(due, code, config)
+        state.drop(due, code, config)  # it fits a second time: its graph is worth compiling after all
     elif due is not None:
         return config.leanness.review(code, due, location)
     if (in_cpython := config.leanness.left(code)) is not None:
@@ -301,7 +314,7 @@ _ONCE = "run by CPython once: its own effects change what it relies on, as anoth
 
 
 def _taken_up(config: Config, inputs: Inputs, state: CodeState, location: Location) -> Verdict | None:
-    """What another process captured for such a call."""
+    """The version that another process captured for such a call; None where there is none."""
     if config.storing is None or state.reaches(config.recompile_limit):
         return None
     found = config.storing.take_up(inputs, state, location)
@@ -321,8 +334,10 @@ def _taken_up(config: Config, inputs: Inputs, state: CodeState, location: Locati
 
 
 def _made_of_what_stays(make: Callable[[], Translation]) -> Translation:
-    """What another thread writes while it is read may be neither this nor that, which no rule expects: once more then.
-    A mistake of ours comes again."""
+    """The translation, tried again where another thread may have written while it was made.
+
+    What is read then may be neither this nor that, which no rule expects.  A mistake of ours comes again.
+    """
     for _ in range(_TRIES - 1):
         try:
             return make()
@@ -336,7 +351,7 @@ def _made_of_what_stays(make: Callable[[], Translation]) -> Translation:
 
 
 def _is_outdated(made: Translation, guards: _engine.Guards, inputs: Inputs) -> bool:
-    """Whether another thread changed what was read while it was captured; not where each read gives another object."""
+    """True if another thread changed what was read while it was captured; not where each read gives another object."""
     failed = guards.first_failure(inputs.function, inputs.args) if _engine.has_other_threads() else None
     guard = None if failed is None else made.guards[failed]
     if guard is None or guard.kind in RELATIONS or guard.source is None:
@@ -357,6 +372,7 @@ def _note_recompilation(config: Config, location: Location, state: CodeState, se
 
 
 def _leave_idle(config: Config, record: FallbackRecord, state: CodeState) -> Verdict:
+    """Leaves this call to CPython, or all calls once there were many."""
     state.left_idle += 1
     if state.left_idle == 1:
         config.log.add(record)
@@ -401,7 +417,7 @@ _METHODS = {
     "is_conj": "_ZN2at6native7is_conjERKNS_6TensorE",
     "_is_zerotensor": "_ZN2at6native14_is_zerotensorERKNS_6TensorE",
 }
-"""What asks nobody, unlike attributes and methods in Python, which the program may answer."""
+"""Functions of C that ask nobody, unlike attributes and methods in Python, which the program may answer."""
 
 
 def bind_tensors() -> bool:
@@ -411,6 +427,7 @@ def bind_tensors() -> bool:
 
 
 def _addresses() -> dict[str, int]:
+    """The addresses of torch's functions, of those that this release has."""
     library = ctypes.CDLL(os.path.join(TORCH, "lib", "libtorch_cpu.so"))
     found = {}
     for name in _SYMBOLS:
@@ -435,13 +452,14 @@ def _payload_offset() -> int | None:
 
 
 def _words_equal_to_cdata(tensor: torch.Tensor) -> Iterable[int]:
+    """The offsets in a tensor's Python object at which there is the address of its tensor."""
     size = type(tensor).__basicsize__ // 8
     words = (ctypes.c_size_t * size).from_address(id(tensor))
     return (index * 8 for index in range(2, size) if words[index] == cdata_of(tensor))
 
 
 def install() -> None:
-    """Once, at import: the engine learns whom to ask."""
+    """Tells the engine, once, at import, whom to ask."""
     if not INSIDES.unusable:
         bind_tensors()
     if set_eval_frame:

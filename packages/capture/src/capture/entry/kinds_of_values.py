@@ -92,6 +92,8 @@ Modules = tuple[ModuleType, ...]
 
 
 class Parts(NamedTuple):
+    """The modules that a kind consists of, by room."""
+
     values: Modules
     wraps: Modules = (wrap,)
     rules: Modules = ()

@@ -28,7 +28,7 @@ from capture.options import Options
 from capture.reasons import Kind, Reason
 
 REVIEWED_AFTER = 64
-"""How often a lean piece runs before it is looked at what it is a part of."""
+"""The number of times that a lean piece runs before it is looked at what it is a part of."""
 _FEW, _MOST = 2, 3  # operators of a piece: on average less than, and at most
 _NO_GUARDS = (("root",), (), ())
 
@@ -43,13 +43,13 @@ class Owner(Protocol):
 
 
 class Leanness:
-    """What of one configuration's frames is left to CPython because its pieces compute too little."""
+    """The frames of one configuration that are left to CPython because their pieces compute too little."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner: Callable[[], Any] = weakref.ref(owner)
 
     def piece(self, code: CodeType, made: Translation, entry: GuardedCode) -> Piece:
-        """What was made for this code; a lean one will be reviewed."""
+        """The piece of a translation; a lean one will be reviewed."""
         original = self._owner().continuations.original(code)
         places = frozenset(map(original.place, made.visited)) - {NOWHERE}
         return self.reviewed_later(Piece(made.operators, places, made.stopped is not None), entry)
@@ -62,7 +62,7 @@ class Leanness:
         return piece
 
     def review(self, code: CodeType, version: Version, location: Location) -> Verdict:
-        """What is to be done with a call of a piece from now on."""
+        """The verdict on calls of a piece from now on."""
         root = self._owner().continuations.original(code)
         pieces = self._pieces(root.code)
         loop = root.flow.innermost_loop(version.piece.visited)
@@ -75,11 +75,12 @@ class Leanness:
             reason = Reason(Kind.FEW_OPERATORS, f"it breaks, and {_OF_ITS_PIECES}")
             self._owner().log.add(FallbackRecord(location, reason))
             return _engine.SKIP_ALWAYS
+        # Worth its while, or CPython could not run the loop: looked at again when it has run as often once more.
         version.entry.review = 2 * version.entry.hits
         return version.entry
 
     def left(self, code: CodeType) -> GuardedCode | None:
-        """For a continuation in a loop that CPython runs: the code for it."""
+        """The code for a continuation in a loop that CPython runs; None for others."""
         continuations = self._owner().continuations
         point = continuations.point_of(code)
         if point is None:
@@ -91,9 +92,11 @@ class Leanness:
     def _let_go_of(
         self, root: CodeType, loop: frozenset[int], location: Location, asked: CodeType
     ) -> GuardedCode | None:
+        """Has CPython run a loop: all continuations in it are replaced; None where one of them cannot be."""
         owner = self._owner()
         inside = [code for code, _ in self._codes(root) if _is_at(owner.continuations.point_of(code), loop)]
         found = {}
+        # All or none: a round that began in CPython must not meet a captured piece of the same loop.
         for code in inside:
             made = self._in_cpython(code, loop)
             if made is None:
@@ -103,6 +106,7 @@ class Leanness:
         for code, made in found.items():
             owner.cache.state(code).versions.clear()
             _engine.drop_entries(code, owner)
+            # That one is the verdict, which the engine enters itself.
             if code is not asked:
                 _engine.add_entry(code, made)
         where = Location(location.filename, _line(owner.continuations, root, loop), location.function)
@@ -112,6 +116,7 @@ class Leanness:
         return found.get(asked)
 
     def _in_cpython(self, code: CodeType, loop: frozenset[int]) -> GuardedCode | None:
+        """The code that runs the rest of a loop in CPython; None where there is no such code."""
         owner = self._owner()
         continuations = owner.continuations
         try:
@@ -131,7 +136,7 @@ class Leanness:
         return [(code, owner.cache.state(code)) for code in owner.cache.codes() if _is_of(owner, code, root)]
 
     def _pieces(self, root: CodeType) -> list[tuple[int, Version]]:
-        """With a number for each piece of code."""
+        """The versions of all code made of a function, with a number for each code."""
         codes = enumerate(state for _, state in self._codes(root))
         return [(number, version) for number, state in codes for version in state.versions]
 
@@ -153,7 +158,10 @@ def _line(continuations: Continuations, root: CodeType, loop: frozenset[int]) ->
 
 
 def _are_lean(pieces: Iterable[tuple[int, Version]]) -> bool:
-    """Whether a round computes little; there were as many as the piece that ran most often has versions that ran."""
+    """True if a round computes little.
+
+    There were as many rounds as the piece that ran most often has versions that ran.
+    """
     operators, rounds = 0, Counter[int]()
     for code, version in pieces:
         hits = version.entry.hits + 1

@@ -44,7 +44,7 @@ _WITHOUT_A_FILE = ("<frozen", "<generated: ")  # the second is what a compiler w
 
 
 def is_captured(code: CodeType, module: str) -> bool:
-    """Whether a frame of this code is worth evaluating when the hook meets it; callees are inlined regardless."""
+    """True if a frame of this code is worth evaluating when the hook meets it; callees are inlined regardless."""
     filename = code.co_filename
     if filename.startswith((*_WITHOUT_A_FILE, CAPTURE)) or module.partition(".")[0] in PACKAGES_LEFT_ALONE:
         return False
@@ -54,5 +54,5 @@ def is_captured(code: CodeType, module: str) -> bool:
 
 
 def passes_on(code: CodeType) -> bool:
-    """Whether the code stands between a module and what is called of it."""
+    """True if the code stands between a module and what is called of it."""
     return code.co_filename.startswith(_PROGRAMS) and code.co_filename.endswith(_CALLS_OF_MODULES)

@@ -23,11 +23,11 @@ from capture.reasons import Kind, Reason
 from capture.writing.own_effects import OwnChange, told
 
 _CONSTANT = (0, 1)
-"""Which whole numbers never become symbols."""
+"""The whole numbers that never become symbols."""
 
 
 def spares(backend: object) -> bool:
-    """Whether a backend is to be spared the graphs that run once."""
+    """True if a backend is to be spared the graphs that run once."""
     return bool(getattr(backend, "spares_single_runs", False))
 
 
@@ -43,8 +43,10 @@ def remember_numbers(learnt: Learnt, changes: Collection[OwnChange]) -> None:
 def numbers_that_vary(
     learnt: Learnt, changes: Collection[OwnChange], options: Options
 ) -> tuple[dict[str, frozenset[Source]], bool]:
-    """The dynamic ints and floats, with those that an earlier version changed as this one does; and whether evaluation
-    would find symbols in the place of some constants."""
+    """The dynamic ints and floats, with those that an earlier version changed as this one does.
+
+    And whether evaluation would find symbols in the place of some constants.
+    """
     known = learnt.assumptions
     again = [change for change in changes if change.source in learnt.written and may_be_dynamic(change.source)]
     ints = {each.source for each in again if type(each.was) is int and not options.specialize_int} - known.ints

@@ -17,7 +17,7 @@ from capture.writing.writer import Writer
 
 
 def spent_among(results: Sequence[Value], used_up: Set[object]) -> frozenset[Value]:
-    """Those that a backward in the graph leaves without the history that another would need."""
+    """The results that a backward in the graph leaves without the history that another would need."""
     if not used_up:
         return frozenset()
     tensors = [value for value in results if isinstance(value, TensorValue) and has_known_history(value.fake)]
@@ -25,7 +25,10 @@ def spent_among(results: Sequence[Value], used_up: Set[object]) -> frozenset[Val
 
 
 def insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value]) -> None:
-    """What a second backward adds to gradients before it fails hangs on histories as eager has them."""
+    """Leaves the frame to CPython where it goes backward a second time through a history that is used up.
+
+    What that adds to gradients before it fails hangs on histories as eager has them.
+    """
     if spent and isinstance(outcome, Stopped) and isinstance(outcome.reason, UsedUp):
         raise SkipFrame(
             Reason(Kind.AUTOGRAD, "a history that a backward in the function used up is gone through again")
@@ -33,7 +36,7 @@ def insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value
 
 
 def give_as_spent(writer: Writer, value: TensorValue, known: Iterable[TensorValue]) -> None:
-    """In the place of a result the same numbers, with a history that raises what eager's raises."""
+    """Puts in the place of a result the same numbers, with a history that raises what eager's raises."""
     assert value.fake.grad_fn is not None
     name = ConstantValue(value.fake.grad_fn.name())
     give = view_with_spent_history if is_view(value.fake) else with_spent_history

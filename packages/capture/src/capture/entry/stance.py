@@ -21,7 +21,7 @@ STANCES: Mapping[str, str] = {
 
 @contextlib.contextmanager
 def only_what_was_captured() -> Iterator[None]:
-    """Nothing is captured on this thread meanwhile."""
+    """A context in which nothing is captured on this thread."""
     here = state.PROCESS.of_thread
     here.only_captured += 1
     try:
@@ -42,12 +42,12 @@ def set_stance(name: str) -> str:
 
 
 def is_default() -> bool:
-    """Whether nothing stands in the way of what captures do."""
+    """True if nothing stands in the way of what captures do."""
     return state.PROCESS.stance == "default" and not state.PROCESS.of_thread.only_captured
 
 
 def may_translate(location: Location, why: Callable[[], str | None]) -> bool:
-    """Whether a frame that no version fits may be captured now; under "fail_on_recompile" it raises instead."""
+    """True if a frame that no version fits may be captured now; under "fail_on_recompile" it raises instead."""
     if state.PROCESS.stance == "fail_on_recompile":
         failed = why() or "it was never captured"
         raise RecompileRefused(f'{location} would be captured, and the stance is "fail_on_recompile": {failed}')

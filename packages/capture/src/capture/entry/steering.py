@@ -24,7 +24,7 @@ from capture.values.function import BoundMethod
 
 
 class error_on_graph_break(contextlib.ContextDecorator):  # noqa: N801 - called like a function
-    """A break of what is captured within is an error, whatever ``optimize`` was asked for; or a record again."""
+    """A context in which a graph break is an error, whatever ``optimize`` was asked for; or a record again."""
 
     def __init__(self, error_on_graph_break: bool) -> None:
         self.error = error_on_graph_break
@@ -54,22 +54,25 @@ R = TypeVar("R")
 
 
 def graph_break(message: str = "") -> None:
-    """Ends the graph here."""
+    """Breaks the graph here."""
 
 
 def torchs_graph_break(msg: str = "") -> None:
-    """For whoever serves programs written for torch's compiler: ends the graph where the program itself asks for it.
-    Libraries ask to work around that compiler."""
+    """Breaks the graph where the program itself asks for it, for whoever serves programs written for torch's compiler.
+
+    Libraries ask to work around that compiler.
+    """
 
 
 def is_compiling() -> bool:
-    """Whether the code that asks is being captured."""
+    """True if the code that asks is being captured."""
     return False
 
 
 def allow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
-    """Records calls of ``function`` as one node of the graph.  It must compute tensors from tensors and do nothing
-    else.
+    """Records calls of ``function`` as one node of the graph.
+
+    It must compute tensors from tensors and do nothing else.
     """
     return _marked(state.PROCESS.allowed, function, "allow_in_graph")
 
@@ -80,8 +83,9 @@ def disallow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def assume_constant_result(function: Callable[P, R]) -> Callable[P, R]:
-    """Calls ``function`` once, at capture, and takes its result for a constant.  That it never changes is for the
-    program to know: nothing checks it.
+    """Calls ``function`` once, at capture, and takes its result for a constant.
+
+    That it never changes is for the program to know: nothing checks it.
     """
     return _marked(state.PROCESS.assumed, function, "assume_constant_result")
 
@@ -118,8 +122,11 @@ def compiling(ctx: Tracer) -> Value:
 
 @rule(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def compiling_by_torch(ctx: Tracer) -> Value:
-    """Programs ask it to leave out what cannot be captured.  Installed code asks it to get around what torch's compiler
-    cannot do; here it goes the way that it goes in eager, which is what it is compared with."""
+    """The answer to who asks whether torch's compiler is at work.
+
+    Programs ask it to leave out what cannot be captured.  Installed code asks it to get around what torch's compiler
+    cannot do; here it goes the way that it goes in eager, which is what it is compared with.
+    """
     return FALSE if ctx.in_library() else TRUE
 
 
@@ -143,7 +150,7 @@ def disable_alone(function: FunctionType, reason: str | None = None) -> Function
 
 @rule(disable, disable_alone)
 def disabled_in_passing(ctx: Tracer, function: Value, reason: Value = NONE) -> Value:
-    """What is disabled where it is called: the function may be another one in every call."""
+    """Breaks the graph where a function is disabled in captured code: it may be another one in every call."""
     why, name = reason.constant(), function.describe()
     if isinstance(function, BoundMethod) and issubclass(function.receiver.python_type(), torch.nn.Module):
         name = f"`{function.receiver.python_type().__qualname__}`"

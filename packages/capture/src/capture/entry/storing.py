@@ -34,17 +34,17 @@ _MOST_TRIED = 16
 
 
 class Store(Protocol):
-    """Where versions are kept as bytes."""
+    """A place in which versions are kept as bytes."""
 
     @property
     def settings(self) -> str:
-        """Whatever else the results depend on: the backend's options and release, flags of torch's that it reads."""
+        """All else that the results depend on: the backend's options and release, flags of torch's that it reads."""
 
     def find(self, key: str) -> Sequence[bytes]:
-        """What was kept under the key, the newest first."""
+        """The versions that were kept under the key, the newest first."""
 
     def keep(self, key: str, data: bytes) -> None:
-        """Keep one more version."""
+        """Keeps one more version."""
 
 
 class Owner(Protocol):
@@ -57,6 +57,8 @@ class Owner(Protocol):
 
 
 class Storing:
+    """The store as one configuration asks it; what comes of that is recorded."""
+
     def __init__(self, owner: Owner, store: Store) -> None:
         self._owner: Callable[[], Owner | None] = weakref.ref(owner)
         self.store = store
@@ -80,6 +82,7 @@ class Storing:
         except Exception as error:  # noqa: BLE001 - whatever it is, evaluation goes on as without a store
             self._refused(error, location)
             return None
+        # Of this moment: objects are compared as they are when the version is taken up.
         contents = Contents()
         for data in found[:_MOST_TRIED]:
             try:
@@ -92,6 +95,7 @@ class Storing:
         return None
 
     def _tried(self, data: bytes, inputs: Inputs, state: CodeState, contents: Contents) -> tuple[Taken, _engine.Guards]:
+        """The stored version, if it can be read here and its guards hold."""
         owner = self._asked()
         reading = Reading(data, inputs, contents)
         guards = _engine.Guards(*to_spec(reading.guards))
@@ -102,6 +106,7 @@ class Storing:
             if not guards.check(inputs.function, inputs.args):
                 raise NotStored("its guards do not hold")
         strict, nopython, learnt = owner.options.strict, owner.options.nopython, state.learnt
+        # Only now that guards hold is anything made: the backend may load code.
         around = Around(owner.backend, owner.continuations, owner.log, learnt.be_cautious, strict, nopython)
         return reading.rest(around), guards
 
@@ -116,6 +121,7 @@ class Storing:
     # -- keeping -----------------------------------------------------------------------------------------------------
 
     def keep(self, inputs: Inputs, made: Translation, guards: _engine.Guards, location: Location) -> None:
+        """Gives a version to the store, if it has a stored form and its guards hold still."""
         try:
             data = self._written(inputs, made)
             with looking():

@@ -68,7 +68,7 @@ Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 
 
 class Settings(Protocol):
-    """What translation needs of whoever asked for it."""
+    """The part of a configuration that translation needs."""
 
     backend: Backend
     log: Log
@@ -86,7 +86,7 @@ class Settings(Protocol):
 def translate(
     settings: Settings, inputs: Inputs, learnt: Learnt, allowance: Allowance | None = None, again: bool = False
 ) -> Translation:
-    """Evaluate the frame, compile its graph, write its code; where something is found out on the way, once more.
+    """Evaluates a frame, compiles its graph, writes its code; where something is found out on the way, once more.
 
     What is found out is in the assumptions of the next evaluation: a dynamic size taken as fixed, a step that CPython
     has to take because what it makes cannot be made by our code, a check that would come too late.  ``again``: such
@@ -95,6 +95,7 @@ def translate(
     started, hooked = time.perf_counter(), saved_tensors.innermost() is not None
     assumptions = learnt.assumptions
     with saved_tensors.not_shown():
+        # Ends, as each restart assumes more than the one before: fewer constants, or one more stop.
         while True:
             insist_on_some(allowance)
             machine = machine_for(inputs, assumptions, settings.options, settings.signals)
@@ -122,10 +123,19 @@ def _evaluate(machine: Machine, allowance: Allowance | None) -> Returned | Stopp
 
 
 def _is_whole(outcome: Returned | Stopped) -> bool:
+    """True if CPython would go on with nothing: the frame returned, or raised."""
     return isinstance(outcome, Returned) or outcome.reason.kind is Kind.EXCEPTION
 
 
 class _Translator:
+    """The writing of one frame's code, once its evaluation has ended.
+
+    ``_finish`` has the order of the code: questions about other threads and clocks before all else; locks around the
+    graph where something of it was under them; effects behind the graph, once, after all reads; contexts of torch
+    again; then the return, or the instruction that stopped the evaluation.  Behind the last instruction are the ways
+    on which something failed.
+    """
+
     def __init__(
         self, settings: Settings, inputs: Inputs, machine: Machine, learnt: Learnt, started: float, hooked: bool
     ) -> None:
@@ -151,14 +161,17 @@ class _Translator:
         self.location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
 
     def translate(self, outcome: Returned | Stopped, allowance: Allowance | None) -> Translation:
+        """The translation; of a frame that computes no tensor only its guards."""
         machine = self.machine
         if isinstance(outcome, Stopped) and self.settings.nopython and outcome.reason.kind not in RAISES:
             raise Unsupported(outcome.reason, outcome.location)
+        # Only counted where a size must not be a constant (``open_only``): past the limit of versions.
         if machine.fixed_sizes():
             raise SizesFixed
         if self.settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
             visited, entered = frozenset(machine.stepper.visited), tuple(machine.entered)
             return Translation(None, tuple(self.guards()), None, None, visited, entered=entered)
+        # Pieces of a frame without tensors are not worth the way from one to the next.
         if isinstance(outcome, Stopped) and not machine.graph.computes():
             leave_at_a_break(allowance, outcome.reason)
         return self._finish(outcome)
@@ -170,7 +183,7 @@ class _Translator:
         if isinstance(outcome, Stopped) and outcome.reason.kind in RAISES:
             rest.unraised = self._unraised(outcome)  # type: ignore[union-attr]
         self.emit.at(_first_with_a_line(self.machine.root.instructions))
-        self.emit.prologue()
+        self.emit.prologue()  # cells of the root's own are variables like others here
         locks = self.machine.effects.locks
         holding = Holding(self.writer, locks)
         commit = self._commit()
@@ -187,7 +200,7 @@ class _Translator:
             if not holds_over_graph:
                 held.enter_context(holding.held())
             self._write_effects(wanted, commit)
-        holding.settle()
+        holding.settle()  # the locks are then as the program leaves them
         machine = self.machine
         enter_contexts(self.writer, machine.left_active, machine.grad_mode, machine.grad_mode_left)
         if rest is None:
@@ -227,6 +240,7 @@ class _Translator:
         )
 
     def _assemble(self) -> CodeType:
+        # The engine passes every slot, also those of ``*args`` and ``**kwargs``.  The first constant is the docstring.
         template = all_positional(self.code)
         return assemble(
             self.emit.body(),
@@ -239,7 +253,9 @@ class _Translator:
     # -- the graph -----------------------------------------------------------------------------------------------
 
     def _call_graph(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
+        """Has the graph compiled, and writes the call of it, with all that may start the frame over."""
         machine = self.machine
+        # A check that fails starts the frame over, and what the graph wrote by then cannot be taken back.
         if machine.checks and machine.graph.changes_an_input():
             machine.restart(cautious=True)
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
@@ -252,11 +268,14 @@ class _Translator:
             tensors = [value for value in results if isinstance(value, TensorValue) and value not in spent]
             if are_needed(machine.leaves, [value.fake for value in tensors]):
                 machine.keep_leaves_outside()
+        # Before the last nodes: results are detached in the modes in which the graph began.
         machine.balance()
         if not machine.graph.operations:
             return
+        # Before the backend is asked: it may be spared this graph, or evaluation restart with other symbols.
         self._look_at_own_changes()
         outputs = [_without_history(value) if value in spent else _node_of(value) for value in results]
+        # An operator that may raise is no dead code: eager raises, whoever reads its result.
         unread = machine.graph.unread(outputs)
         outputs += unread
         module, sources = machine.graph.finish(outputs, f"Graph_{self.code.co_name}")
@@ -267,6 +286,7 @@ class _Translator:
         self._compiled = time.perf_counter()
         self.writer.share(sources)
         with self._started_over_if_it_raises(compiled):
+            # With capture off: what a backend's callable runs is none of the program's frames.
             self.emit.load_callable(Outside(RunTwice(compiled, sources) if self.hooked else compiled))
             for source in sources:
                 self.writer.load_source(source)
@@ -277,9 +297,11 @@ class _Translator:
             self.starting_over.unless(value, truth)
 
     def _look_at_own_changes(self) -> None:
+        """Finds the guards that the frame's own effects break, and the numbers that vary so."""
         machine = self.machine
         self.changes = own_changes(machine.effects.changed(), machine.guards.all())
         varying, symbols = numbers_that_vary(self.learnt, self.changes, self.settings.options)
+        # In the place of a constant of this graph: it has to be recorded with symbols.
         if symbols:
             machine.restart(**varying)
         self.learnt.learn(**varying)
@@ -289,11 +311,12 @@ class _Translator:
         return self.may_spare and bool(self.changes)
 
     def _holds_over_graph(self, locks: Locks) -> bool:
-        """Where the graph cannot simply be called again, the locks are taken before it, too."""
+        """True if the locks are taken before the graph, which cannot simply be called again behind them."""
         graph = self.machine.graph
         return locks.over_graph(len(graph.nodes)) or graph.changes_an_input() or bool(graph.mode.drawn_on)
 
     def _all_or_nothing(self, compiled: Callable[..., object], sources: Sequence[Source]) -> Callable[..., object]:
+        """The compiled graph, with its writes taken back after an error; stops earlier where they cannot be."""
         graph = self.machine.graph
         try:
             inputs = [graph.inputs[source] for source in sources]
@@ -307,12 +330,14 @@ class _Translator:
         self.machine.stop_at(place, reason, location)
 
     def _insist_on_known_histories(self, results: Sequence[Value]) -> None:
+        """Stops where a view lost its history that is a result."""
         for value in results:
             place = self.machine.graph.lost_histories.get(id(value.fake)) if isinstance(value, TensorValue) else None
             if place is not None:
                 self._stop_at(place, Reason(Kind.AUTOGRAD, f"{value.describe()}, a view, loses its history here"))
 
     def _started_over_if_it_raises(self, compiled: Callable[..., object]) -> AbstractContextManager[None]:
+        """A context of code in which an error of the graph starts the frame over in CPython."""
         settings = self.settings
         failures = Failures(
             self.location,
@@ -322,6 +347,7 @@ class _Translator:
             strict=settings.options.strict,
             has_effects=bool(self.machine.effects.changed()) or self.machine.graph.changes_an_input(),
         )
+        # It is asked whether an error of it is final.
         failures.graph = compiled
         if settings.continuations.original(self.code).is_continuation:
             failures.place = functools.partial(settings.continuations.raising, self.code)
@@ -330,9 +356,11 @@ class _Translator:
         return self.starting_over.around_the_graph()
 
     def _compile(self, module: fx.GraphModule, examples: list[object]) -> Callable[..., object]:
+        """The backend's callable for the graph, or the graph as recorded for a single run."""
         if self._runs_once:
             return with_modes_put_back(module.forward, module)
         try:
+            # A backend may leave modes switched, takes long, and traces with hooks of its own.
             with modes_kept(), self.settings.signals.let_through(), saved_tensors.new_ones_shown():
                 compiled = self.settings.backend(module, examples)
         except Exception as error:
@@ -348,6 +376,7 @@ class _Translator:
         return with_modes_put_back(compiled, module)
 
     def _keep_results(self, results: Sequence[Value], spent: Collection[Value], unread: int) -> None:
+        """Takes the results apart, each into a local."""
         if not results:
             self.emit.pop()
             return
@@ -365,7 +394,10 @@ class _Translator:
                 self.writer.replay(value)
 
     def _insist_on_what_is_taken(self, outcome: Returned | Stopped) -> None:
-        """What is taken out of a pool is this thread's alone, from there on and not from the end of a graph on."""
+        """Stops before an item is taken out of a pool by a graph that writes to tensors.
+
+        It is this thread's alone from there on, and not from the end of a graph on.
+        """
         if self.settings.nopython or not self.machine.graph.changes_an_input():
             return
         among_others = has_other_threads()
@@ -379,6 +411,7 @@ class _Translator:
                 self._end_before(taken, outcome, Kind.SHARED_POOL, f"{where}, and the graph writes to tensors")
 
     def _end_before(self, value: Value, outcome: Returned | Stopped, kind: Kind, explanation: str) -> None:
+        """Restarts the evaluation to stop where this came into being."""
         root, reason = self.machine.root, Reason(kind, explanation)
         stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
         earlier = self.machine.before(value, stopped)
@@ -388,7 +421,7 @@ class _Translator:
     # -- clocks ---------------------------------------------------------------------------------------------------
 
     def _insist_on_clocks_at_the_ends(self, outcome: Returned | Stopped) -> None:
-        """A clock that is read between two operations ends the graph: they are not to be told apart in it."""
+        """A clock that is read between two operations breaks the graph: they are not to be told apart in it."""
         operations = self.machine.graph.operations
         between = [read for read in self.machine.effects.clocks if 0 < read.recorded < operations]
         if between:
@@ -412,6 +445,7 @@ class _Translator:
         return commit
 
     def _write_effects(self, wanted: Sequence[Value], commit: Commit) -> None:
+        """Writes the effects: calls, then all that is read from paths, then the changes themselves."""
         effects = self.machine.effects
         if effects.calls:
             commit.look()
@@ -426,6 +460,7 @@ class _Translator:
     # -- around it -----------------------------------------------------------------------------------------------
 
     def _start_over_outdated(self, holding: Holding, label: Instruction) -> None:
+        """Writes the way on which what was read has changed."""
         if self.starting_over is not None:
             self.starting_over.outdated(label, holding.let_go)
             return
@@ -441,11 +476,12 @@ class _Translator:
             self.emit.pop()
 
     def _load_before_changes(self, wanted: Sequence[Value], *, build: bool) -> None:
-        """What is read from a path must be read before the paths change; ``build``: and what is new is made before."""
+        """Reads all that is read from paths before the paths change; ``build``: and makes what is new."""
         if not self.machine.effects:
             return
         for value in reachable([*wanted, *self.machine.effects.written_values()]):
             source = value.source
+            # Arguments and constants stay what they are, whatever is written.
             if source is None or isinstance(source, (ArgSource, ConstSource)) or self.writer.is_kept(value):
                 continue
             self.writer.load(value)
@@ -454,6 +490,8 @@ class _Translator:
             if not self.writer.is_kept(value) and not isinstance(value.source, ArgSource):
                 self.writer.load(value)
                 self.writer.keep(value)
+        # Where other threads are asked about, nothing may be built between the question and the writes: that takes
+        # calls.
         for value in self.machine.effects.written_values() if build else ():
             if self.writer.makes(value):
                 self.writer.load(value)
@@ -469,6 +507,7 @@ class _Translator:
             raise SkipFrame(Reason(Kind.RESUME, str(error))) from error
 
     def _insist_on_what_can_be_built(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
+        """Stops where something came into being that lives on and cannot be made by our code."""
         root = self.machine.root
         for value in reachable([*wanted, *self.machine.effects.written_values()]):
             made = self.machine.defined.needed_by(value)
@@ -483,6 +522,7 @@ class _Translator:
     # -- records -------------------------------------------------------------------------------------------------
 
     def guards(self) -> list[Guard]:
+        """All guards of the code: what evaluation asked, and what every graph relies on."""
         self.machine.rely_on_separate_changes()
         rely_on_who_may_write(self.machine)
         guards = self.machine.guards.all()
@@ -533,7 +573,7 @@ def _node_of(value: Any) -> fx.Node:
 
 
 def _first_with_a_line(instructions: Sequence[Instruction]) -> Instruction:
-    """Tools that format tracebacks stumble over frames without a line."""
+    """The first instruction with a line: tools that format tracebacks stumble over frames without one."""
     return next((instruction for instruction in instructions if instruction.line is not None), instructions[0])
 
 

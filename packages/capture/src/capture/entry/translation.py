@@ -21,38 +21,41 @@ _MUCH = 100
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """``code`` is None where nothing is gained: the call, up to the exception it may end in, computes no tensor."""
+    """The outcome of a translation.
+
+    ``code`` is None where nothing is gained: the call, up to the exception it may end in, computes no tensor.
+    """
 
     code: CodeType | None
     guards: tuple[Guard, ...]
     graph: fx.GraphModule | None
     stopped: Stopped | None
     visited: frozenset[int]
-    """Which instructions of the frame were evaluated."""
+    """The instructions of the frame that were evaluated."""
     recheck: Recheck | None = None
     once: bool = False
-    """Its graph runs as it was recorded."""
+    """True if its graph runs as it was recorded."""
     changed: frozenset[Source] = frozenset()
-    """What it relies on and its own effects change."""
+    """The sources that it relies on and that its own effects change."""
     parts: Parts = field(default_factory=Parts)
-    """What its code holds."""
+    """The objects that its code holds."""
     entered: tuple[Entered, ...] = ()
     """The functions that were evaluated, the frame's own aside."""
     broke: BreakRecord | None = None
 
     @property
     def operators(self) -> int:
-        """How many kernels of their own its operators would be in eager, about."""
+        """The number of kernels of their own that its operators would be in eager, about."""
         return operators_of(self.graph)
 
 
 def operators_of(module: fx.GraphModule | None) -> int:
-    """Of a graph as it was recorded."""
+    """The same of a graph as it was recorded."""
     return 0 if module is None else sum(map(_weight, module.graph.nodes))
 
 
 def _weight(node: fx.Node) -> int:
-    """What was found out when it was recorded; modules are bodies that are called."""
+    """The number of kernels that was found out when a node was recorded; modules are bodies that are called."""
     if node.op in ("placeholder", "output"):
         return 0
     if node.op in ("call_module", "get_attr"):

@@ -27,7 +27,7 @@ Place = tuple[Instruction, int]
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """CPython has to run ``instruction``; the root frame is as it was just before it."""
+    """The stop that ends an evaluation: CPython has to run ``instruction``, before which the root frame is."""
 
     instruction: Instruction
     step: int
@@ -37,14 +37,17 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
+    """The end of an evaluation by the root frame's return."""
+
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What is known ahead of an evaluation.  Frozen: what one evaluation finds out is there for the next one alone.
+    """The facts that are known ahead of an evaluation.
 
-    ``stops`` are the steps of the root frame that CPython has to take, by number; they hold for one translation.
+    Frozen: what one evaluation finds out is there for the next one alone.  ``stops`` are the steps of the root frame
+    that CPython has to take, by number; they hold for one translation.
     """
 
     layouts: Mapping[Source, OpenLayout] = field(default_factory=dict)
@@ -64,11 +67,11 @@ class Assumptions:
 
     @property
     def symbolic(self) -> bool:
-        """Whether some size or integer is a symbol."""
+        """True if some size or integer is a symbol."""
         return bool(self.layouts or self.ints or self.all_sizes or self.data_sizes)
 
     def layout_of(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
-        """Which sizes and strides of a tensor vary, by what is known of it and what the program says."""
+        """The sizes and strides of a tensor that vary, by what is known of it and what the program says."""
         if not may_be_dynamic(source):
             return CLOSED
         said_dynamic, said_static = marked(tensor)
@@ -76,6 +79,7 @@ class Assumptions:
         dims = known.sizes | said_dynamic
         if self.all_sizes and comes_with_the_call(source) and not isinstance(tensor, torch.nn.Parameter):
             dims = frozenset(range(tensor.dim()))
+        # 0 and 1 are other programs: they broadcast, or have nothing in them.
         dims = frozenset(dim for dim in dims - said_static if dim < tensor.dim() and tensor.shape[dim] > 1)
         return OpenLayout(dims, frozenset(dim for dim in known.strides if dim < tensor.dim()))
 
@@ -87,7 +91,7 @@ class Assumptions:
 
 
 class Learnt:
-    """What is assumed of the frames of one code object, from one translation to the next."""
+    """The assumptions about the frames of one code object, from one translation to the next."""
 
     def __init__(self) -> None:
         self.assumptions = Assumptions()
@@ -99,7 +103,7 @@ class Learnt:
         self.assumptions = replace(self.assumptions, **changes)
 
     def remember(self, assumptions: Assumptions) -> None:
-        """What was found out, but for the stops of one translation."""
+        """Keeps the assumptions that were found out, but for the stops, which are of one translation."""
         self.assumptions = replace(assumptions, stops={})
 
     def be_cautious(self) -> None:
@@ -115,4 +119,4 @@ class Restart(Signal):
 
 
 class SizesFixed(Exception):
-    """What a graph was to serve for all sizes would serve for one: the program itself goes by the number."""
+    """A graph that was to serve for all sizes would serve for one: the program itself goes by the number."""

@@ -17,6 +17,7 @@ class FunctionContext:
 
     @property
     def saved_tensors(self) -> tuple[object, ...]:
+        """The tensors that forward kept; that they are read is noted."""
         self._looks_back = True
         return self._kept
 

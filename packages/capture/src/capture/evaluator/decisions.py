@@ -19,10 +19,10 @@ from capture.guards.sources import Inputs, Source, comes_with_the_call
 from capture.torch_versions import version_of
 
 _LIMIT = 16
-"""How many operations a question may take."""
+"""The most operations that a question may take."""
 
 _NO_ANSWER = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What eager raises where it asks for the truth of many items, or of what no arguments of this kind give."""
+"""The errors of eager where it asks for the truth of many items, or of what such arguments do not give."""
 
 Reader = Callable[[Inputs], Any]
 
@@ -106,7 +106,7 @@ def question_about(
 
 
 def _ancestors(node: fx.Node) -> set[fx.Node] | None:
-    """What a node is computed from, down to arguments and sizes."""
+    """The nodes that a node is computed from, down to arguments and sizes; None where they are too many."""
     found, waiting = {node}, [node]
     while waiting:
         for step in waiting.pop().all_input_nodes:
@@ -120,6 +120,7 @@ def _ancestors(node: fx.Node) -> set[fx.Node] | None:
 
 
 def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
+    """True if a node may be computed again from the arguments, and gives the same."""
     held = step.meta.get("val")
     if isinstance(held, torch.SymInt):
         return True

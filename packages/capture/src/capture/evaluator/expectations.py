@@ -16,7 +16,7 @@ Expectations = list[tuple[Value, bool]]
 
 
 def add_expectation(ctx: Tracer, expectations: Expectations, value: Value, truth: bool) -> bool:
-    """False where nobody can say what a tensor's truth is: it has many items, or none."""
+    """Notes an expectation; False where nobody can say what a tensor's truth is: it has many items, or none."""
     if not isinstance(value, TensorValue):
         expectations.append((value, truth))
     elif value.fake.numel() == 1:
@@ -27,6 +27,7 @@ def add_expectation(ctx: Tracer, expectations: Expectations, value: Value, truth
 
 
 def _joined(ctx: Tracer, expectations: Expectations, value: TensorValue, truth: bool) -> Value:
+    """The check of a tensor's truth, joined with the last one where both are on one device."""
     check = ctx.record(torch.ne if truth else torch.eq, [value, ConstantValue(0)], {})
     last = expectations[-1][0] if expectations else None
     if isinstance(last, TensorValue) and last.fake.device == value.fake.device:

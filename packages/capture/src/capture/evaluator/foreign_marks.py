@@ -25,7 +25,7 @@ _BY_TORCHS_COMPILER = {(torch.__file__, "compile")} | {
 
 
 def is_disabled(function: FunctionType) -> bool:
-    """Whether the function carries the mark; if so, the engine learns how to run its code."""
+    """True if the function carries the mark; if so, the engine learns how to run its code."""
     marks = function.__dict__
     if runs_torchs_compiler(function):
         _engine.run_outside(function.__code__)
@@ -44,14 +44,14 @@ def is_disabled(function: FunctionType) -> bool:
 
 
 def runs_torchs_compiler(function: FunctionType) -> bool:
-    """Whether torch's compiler does what the function is for: it would take our frames for the program's."""
+    """True if torch's compiler does what the function is for: it would take our frames for the program's."""
     if function.__code__.co_filename.startswith(_WRAPPERS):
         return "_torchdynamo_orig_callable" in function.__dict__ and not function.__dict__.get(MARK, False)
     return (function.__code__.co_filename, function.__qualname__) in _BY_TORCHS_COMPILER
 
 
 def why_disabled(function: object) -> Reason:
-    """What to say of a function that was disabled, with the program's own reason."""
+    """The reason for ending the graph at a function that was disabled, with the program's own words."""
     marked = getattr(function, "callable", function)
     name = _name(marked)
     said = getattr(function, "__dict__", {}).get(WHY)
@@ -66,14 +66,14 @@ def _name(function: object) -> str:
 
 
 def is_left_out(function: object) -> bool:
-    """Whether a program asked, by capture's ``disable`` or by torch's, that the function is not captured."""
+    """True if a program asked, by capture's ``disable`` or by torch's, that the function is not captured."""
     if isinstance(function, _engine.Outside):
         return True
     return isinstance(function, FunctionType) and is_disabled(function)
 
 
 def is_triton_kernel(function: FunctionType) -> bool:
-    """Whether a Triton kernel was made of the function, or of the text that its interpreter made this one of."""
+    """True if a Triton kernel was made of the function, or of the text that its interpreter made this one of."""
     kernel = function.__globals__.get(function.__name__)
     if not str(type(kernel).__module__).startswith(_TRITON):
         return False
@@ -82,12 +82,12 @@ def is_triton_kernel(function: FunctionType) -> bool:
 
 
 def starts_triton_kernels(function: FunctionType) -> bool:
-    """Whether the function is a part of what Triton does to start a kernel of the user's."""
+    """True if the function is a part of what Triton does to start a kernel of the user's."""
     return str(function.__module__).startswith(_TRITON)
 
 
 def is_torchs_own(function: FunctionType) -> bool:
-    """Whether torch's compiler, when it was first used, marked a part of torch's optimizers for itself.
+    """True if torch's compiler, when it was first used, marked a part of torch's optimizers for itself.
 
     It says what that compiler cannot capture, and nobody asked for it."""
     inner = function.__dict__.get("_torchdynamo_orig_callable")
@@ -96,6 +96,8 @@ def is_torchs_own(function: FunctionType) -> bool:
 
 
 def _is_a_copy(function: FunctionType) -> bool:
-    """Whether the marks are another function's, which ``functools.wraps`` copied: those of an optimizer's ``step`` are
-    on what runs its hooks, too."""
+    """True if the marks are another function's, which ``functools.wraps`` copied.
+
+    Those of an optimizer's ``step`` are on what runs its hooks, too.
+    """
     return bool(function.__dict__.get("_torchdynamo_wrapper_id", id(function)) != id(function))

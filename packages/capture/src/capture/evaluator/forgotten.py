@@ -1,9 +1,8 @@
-"""Generators, coroutines and asynchronous generators that nobody refers to any more: CPython closes each where its last
-reference goes.
+"""Generators, coroutines and asynchronous generators that nobody refers to any more, closed where CPython closes them.
 
-Values refer to one another as the program's objects do, so the references to a value itself tell where that is, but for
-two things: whoever evaluates a call refers to its arguments until it returns, and so does the traceback of an
-exception.  Where one of these hides the place, CPython makes the generator.
+That is where the last reference goes.  Values refer to one another as the program's objects do, so the references to a
+value itself tell where that is, but for two things: whoever evaluates a call refers to its arguments until it returns,
+and so does the traceback of an exception.  Where one of these hides the place, CPython makes the generator.
 """
 
 from __future__ import annotations
@@ -26,27 +25,30 @@ _UNBIND = frozenset({"STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF"}
 
 
 class Forgotten:
+    """The generators that are under way, looked at after each instruction for who still refers to them."""
+
     def __init__(self, world: World) -> None:
         self._world = world
         self._open: list[SuspendableValue] = []
         self._own_references = 0
 
     def note(self, value: SuspendableValue) -> None:
-        """One more was made, of which nobody but its maker knows yet."""
+        """Notes one that was just made, of which nobody but its maker knows yet."""
         self._open.append(value)
         self._own_references = sys.getrefcount(value) - _OF_NOTING
 
     def note_call(self, frame: Frame, given: Iterable[Value]) -> None:
-        """A frame is opened, whose arguments somebody refers to besides it."""
+        """Notes that a frame is opened, whose arguments somebody refers to besides it."""
         if self._open and any(isinstance(each, SuspendableValue) for each in reachable(list(given))):
             frame.is_given_suspended = True
             frame.takes_its_arguments = self._world.frames[-1].calling is frame.code
 
     def look(self, frame: Frame) -> None:
-        """After each instruction: close what it let go."""
+        """Closes, after each instruction, what it let go."""
         while self._open:
             gone = self._unreferenced()
             noisy = [value for value in gone if not value.finished and has_something_to_do_at_the_end(value.frame)]
+            # In which order CPython would close them is not known.
             if len(noisy) > 1:
                 self._leave_to_python(noisy[0])
             for value in gone:
@@ -68,14 +70,20 @@ class Forgotten:
         self._open.clear()
 
     def _unreferenced(self) -> list[SuspendableValue]:
+        """Takes out the generators that nobody refers to, and gives those that end here.
+
+        Coroutines that were never awaited are left to `Stops`: Python warns of them.
+        """
         gone = [value for value in self._open if not value.running and self._is_gone(value)]
         self._open = [value for value in self._open if not value.finished and value not in gone]
         return [value for value in gone if value.started or not isinstance(value, CoroutineValue)]
 
     def _is_gone(self, value: SuspendableValue) -> bool:
+        """True if nobody refers to it but this object: counted as when it was made."""
         return sys.getrefcount(value) - _OF_ASKING <= self._own_references
 
     def _end(self, value: SuspendableValue) -> None:
+        """Closes one, as CPython does; its code is evaluated here."""
         if value.started and not value.finished and has_something_to_do_at_the_end(value.frame):
             try:
                 close(self._world, value)
@@ -84,7 +92,10 @@ class Forgotten:
         value.end()
 
     def _unbound(self) -> None:
-        """A variable for an argument was let go: calls of Python's functions leave that nowhere else, others do."""
+        """Closes the generators that went with a variable for an argument, where calls leave them nowhere else.
+
+        Only calls of Python's functions do.
+        """
         gone = self._held_by_none()
         taken = all(frame.takes_its_arguments for frame in self._world.frames if frame.is_given_suspended)
         if len(gone) > 1 or (gone and not taken):
@@ -94,7 +105,7 @@ class Forgotten:
             self._end(value)
 
     def _held_by_none(self) -> list[SuspendableValue]:
-        """Those that do something at their end, and that no frame refers to."""
+        """The generators that do something at their end, and that no frame refers to."""
         asked = [value for value in self._open if value.started and not value.finished and not value.running]
         asked = [value for value in asked if has_something_to_do_at_the_end(value.frame)]
         held = {id(value) for value in reachable(_held_by(self._world.frames))} if asked else set()

@@ -1,5 +1,6 @@
-"""The state of one frame under evaluation: where it is, its operand stack, its variables.  State only; no behaviour
-of opcodes.
+"""The state of one frame under evaluation: its place, its stack, its variables.
+
+State only; no behaviour of opcodes.
 """
 
 from __future__ import annotations
@@ -47,21 +48,24 @@ class Frame:
         self.slots = slots
         self.stack: list[Value] = []
         self.pc = 0
+        # The instruction under evaluation; ``pc`` is that of the next one.
         self.current: Instruction = instructions[0]
+        # The exceptions that are being handled, the innermost last.
         self.handling: list[Value] = []
         self.generator: Value | None = None
         self.names = names
+        # How the last step left the frame: with a result, at a suspension, or with neither.
         self.returned: Value | None = None
         self.yielded: Value | None = None
         self.is_given_suspended = False
-        """Whether generators are among its arguments, to which the evaluation of its call refers as well."""
+        """True if generators are among its arguments, to which the evaluation of its call refers as well."""
         self.takes_its_arguments = False
-        """Whether, in CPython, nobody else refers to them on account of the call."""
+        """True if, in CPython, nobody else refers to them on account of the call."""
         self.calling: CodeType | None = None
         """The function of Python's that it calls by itself."""
 
     def reads_variables(self) -> bool:
-        """Whether its code, or code within, reads the variables of a frame, be it its own or its caller's."""
+        """True if its code, or code within, reads the variables of a frame, be it its own or its caller's."""
         return _names_variables(self.code)
 
     # -- the stack -----------------------------------------------------------------------------------------------
@@ -93,11 +97,13 @@ class Frame:
     # -- variables -----------------------------------------------------------------------------------------------
 
     def cell(self, name: str) -> CellValue:
+        """The cell of a variable; the slot holds the value itself from now on."""
         cell = self.slots[name] = realize(self.tracer, self.slots[name])
         assert isinstance(cell, CellValue)
         return cell
 
     def load(self, name: str) -> Value | None:
+        """The value of a variable; None where it is unbound."""
         value = self.slots.get(name, UNBOUND)
         return None if value is UNBOUND else value
 
@@ -119,5 +125,6 @@ class Frame:
 
 
 def _names_variables(code: CodeType) -> bool:
+    """True if ``f_locals`` is among the names in the code, or in functions defined in it."""
     within = (each for each in code.co_consts if isinstance(each, CodeType))
     return "f_locals" in code.co_names or any(map(_names_variables, within))

@@ -1,5 +1,4 @@
-"""Questions about where a frame stands: who handles an error here, what a suspended one still has to do, how deep
-Python is."""
+"""Questions about a frame's place: who handles an error here, what it still has to do when it is closed."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from capture.values.iterator import OutsideIterator
 
 
 def may_handle_an_error(frame: Frame) -> bool:
-    """Here and now; torch's own context managers let errors pass."""
+    """True if an error here and now may be caught in the frame; torch's own context managers let errors pass."""
     handler = frame.current.handler
     while handler is not None:
         target = handler.target
@@ -28,6 +27,7 @@ def may_handle_an_error(frame: Frame) -> bool:
 
 
 def _is_torchs_own_exit(frame: Frame, handler: Handler) -> bool:
+    """True for the handler of a ``with`` of one of torch's contexts."""
     if frame.instructions[handler.target.index + 1].op != "WITH_EXCEPT_START":
         return False
     leave = frame.stack[handler.depth - 1]
@@ -35,12 +35,12 @@ def _is_torchs_own_exit(frame: Frame, handler: Handler) -> bool:
 
 
 def has_something_to_do_at_the_end(frame: Frame) -> bool:
-    """When a suspended one is closed."""
+    """True if a suspended frame runs code of its own, or of what it waits for, when it is closed."""
     return acts_when_closed(frame.current.handler) or isinstance(waits_for(frame), (OutsideIterator, UserIterator))
 
 
 def waits_for(frame: Frame) -> Value | None:
-    """What a suspended frame waits for, inside ``yield from`` or ``await``."""
+    """The value that a suspended frame waits for, inside ``yield from`` or ``await``; None elsewhere."""
     following = frame.instructions[frame.pc] if frame.current.op == "YIELD_VALUE" else None
     if following is None or following.op != "RESUME" or following.arg & 3 not in (2, 3):
         return None
@@ -48,7 +48,7 @@ def waits_for(frame: Frame) -> Value | None:
 
 
 def stack_depth() -> int:
-    """How many frames of Python there are."""
+    """The number of Python's frames that are under way."""
     frame, depth = sys._getframe(), 0
     while frame.f_back is not None:
         frame, depth = frame.f_back, depth + 1

@@ -1,4 +1,4 @@
-"""Frames with no tensor within reach: how much of a file is evaluated in vain before CPython runs the rest of it.
+"""Frames with no tensor within reach, of which CPython runs the rest once much of their file was evaluated.
 
 To evaluate a frame costs many times what CPython takes to run it, and where no tensor is, nothing is gained.  What a
 frame that is left to CPython calls is captured by itself, so all that such a frame can lose is the place where two
@@ -31,7 +31,7 @@ MOST_STEPS = 100_000  # some two seconds' worth
 
 
 class Allowance:
-    """How many instructions of one file may still be evaluated in vain."""
+    """The number of instructions of one file that may still be evaluated in vain."""
 
     def __init__(self, instructions: int) -> None:
         self.left = instructions
@@ -42,27 +42,27 @@ class LeftIdle(SkipFrame):
 
 
 class Idleness:
-    """What was evaluated in vain, file by file."""
+    """The allowances of all files."""
 
     def __init__(self, instructions: int | None) -> None:
         self._instructions = instructions
         self._files: dict[tuple[str, object], Allowance | None] = {}
 
     def allowance(self, inputs: Inputs) -> Allowance | None:
-        """What is left for this call; None where it may compute a tensor and is evaluated whatever that takes."""
+        """The allowance for this call; None where it may compute a tensor and is evaluated whatever that takes."""
         if self._instructions is None:
             return None
         known = self._files.setdefault(_file(inputs.function), Allowance(self._instructions))
         return None if known is None or reaches_tensors(inputs.function, inputs.args) else known
 
     def computes(self, function: FunctionType) -> None:
-        """A frame of this file computed a tensor: it is no file to leave alone."""
+        """Notes that a frame of this file computed a tensor: it is no file to leave alone."""
         if self._instructions is not None:
             self._files[_file(function)] = None
 
 
 def most_idle_steps(allowance: Allowance | None) -> int:
-    """After how many instructions without a tensor a call is left to CPython for good."""
+    """The number of instructions without a tensor after which a call is left to CPython."""
     return MOST_STEPS if allowance is None else min(MOST_STEPS, max(1, allowance.left))
 
 
@@ -72,6 +72,7 @@ def spend(allowance: Allowance | None, instructions: int) -> None:
 
 
 def insist_on_some(allowance: Allowance | None) -> None:
+    """Leaves the frame to CPython where nothing is left for its file."""
     if allowance is not None and allowance.left <= 0:
         raise LeftIdle(Reason(Kind.IDLE, "no tensor is within its reach, nor was one in much of its file"))
 
@@ -83,6 +84,7 @@ def leave_at_a_break(allowance: Allowance | None, reason: Reason) -> None:
 
 
 def is_left_for_good(calls: int) -> bool:
+    """True if so many calls were left to CPython that no later one is looked at."""
     return calls >= _MOST_CALLS
 
 
@@ -95,13 +97,14 @@ def _file(function: FunctionType) -> tuple[str, object]:
 
 
 def reaches_tensors(function: FunctionType, args: Iterable[object]) -> bool:
-    """Whether a call might compute a tensor by itself, as far as can be seen from its arguments and global names."""
+    """True if a call might compute a tensor by itself, as far as can be seen from its arguments and global names."""
     if _LIBRARY in function.__code__.co_names or any(map(_is_of_the_library, list(function.__globals__.values()))):
         return True
     return any(may_hold_tensors(held, _DEPTH) for held in (*args, *(function.__closure__ or ())))
 
 
 def _is_of_the_library(value: object) -> bool:
+    """True for a name that leads to torch, or to a tensor."""
     kind = type(value)
     if kind in _SIMPLE:
         return False
@@ -124,7 +127,7 @@ def _is_tensor_class(kind: object) -> bool:
 
 
 def may_hold_tensors(obj: object, depth: int) -> bool:
-    """Whether there is a tensor or a module among the first things that an object leads to."""
+    """True if there is a tensor or a module among the first things that an object leads to."""
     kind = type(obj)
     if kind in _SIMPLE or kind in _BY_THEMSELVES or type in type.__getattribute__(kind, "__mro__"):
         return False

@@ -110,7 +110,7 @@ class Machine:
         self.root = self._open_root()
 
     def _take_from_parts(self) -> None:
-        """What the world is asked for and one of its parts answers."""
+        """Makes methods of its parts its own, for whatever the world is asked for and one of them answers."""
         stepper, stops = self.stepper, self.stops
         self.frames: list[Frame] = stepper.frames
         self.run, self.unwind = stepper.run, stepper.unwind
@@ -122,6 +122,7 @@ class Machine:
     # -- the root ------------------------------------------------------------------------------------------------
 
     def _open_root(self) -> Frame:
+        """The frame of the captured function: arguments and cells are sources, and nobody has looked at them yet."""
         function, args = self.inputs.function, self.inputs.args
         code = function.__code__
         names = slot_names(code.co_varnames, code.co_cellvars, code.co_freevars)
@@ -222,7 +223,7 @@ class Machine:
         return result
 
     def run_class_body(self, function: FunctionValue, names: DictValue) -> Value:
-        """As a call, but that variables live in ``names``, which become the class's attributes."""
+        """Runs a class statement's body: as a call, but that variables live in ``names``, which become attributes."""
         self.commit()
         self.entered.append((function.code, function.real))
         closure = dict(zip(function.code.co_freevars, function.closure, strict=True))
@@ -238,13 +239,16 @@ class Machine:
             self.note_origin(value)
 
     def _rely_on_code(self, function: FunctionValue) -> None:
-        """What reloads a module under development gives its functions new code; those of installed packages stay."""
+        """Relies on the code of a function, but for installed packages.
+
+        What reloads a module under development gives its functions new code.
+        """
         source, installed = function.source, is_installed(function.code)
         if source is not None and not installed and not isinstance(source, ConstSource):
             self.guard(AttrSource(source, "__code__"), "is", function.code)
 
     def _call_wrapped(self, wrapper: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """What a wrapper of torch's hides from torch's compiler alone, or one of ours runs in a region."""
+        """Calls the function in a wrapper of torch's, which only its compiler is to respect, or of ours for steps."""
         hidden = realize(self, wrapper.closure[wrapper.code.co_freevars.index("fn")])
         return self.call(hidden.attribute(self, "cell_contents"), args, kwargs)
 
@@ -278,6 +282,7 @@ class Machine:
             return wrap_object(self, obj, source)
         # Two paths to one object are one value, or a write by one would be missed by the other.  That both still lead
         # to one object is relied on.
+        # An object that is met on a path as well is that value; else a path is made up, which begins at the object.
         known = self._met.find(obj)
         if known is not None:
             self._met.rely_on_one_object(self, known, obj, source)
@@ -290,7 +295,10 @@ class Machine:
         return value
 
     def literal(self, obj: Any) -> Value:
-        """No path leads to it, so nothing is guarded; what is no plain data is found as the object that it is."""
+        """The value of an object to which no path leads, so that nothing is guarded.
+
+        An object that is no plain data is found as the one that it is.
+        """
         cls = type(obj)
         if obj is None:
             return NONE
@@ -314,6 +322,7 @@ class Machine:
         return known if known is not None else self.wrap(obj, ConstSource(obj, _name(obj)))
 
     def namespace(self, contents: dict[str, Any], source: Source | None, *, trusted: bool) -> NamespaceValue:
+        """The value of a module's globals, one for all functions that share them."""
         known = self._met.find(contents)
         if not isinstance(known, NamespaceValue):
             known = NamespaceValue(contents, source, trusted=trusted)
@@ -334,6 +343,7 @@ class Machine:
         return source in self.assumptions.ints and may_be_dynamic(source)
 
     def need_symbols(self) -> None:
+        """Restarts the evaluation with symbols for sizes of data, where the user wants such sizes in a graph."""
         if self.graph.shape_env is None and self.options.capture_dynamic_output_shapes:
             self.restart(data_sizes=True)
 
@@ -344,13 +354,16 @@ class Machine:
         return source in self.assumptions.floats
 
     def made_leaf(self, fake: torch.Tensor) -> None:
+        """Notes a leaf that was made in the graph; breaks the graph before it where CPython is to make those."""
         if self.assumptions.leaves_outside:
+            # The instruction is taken back, but not what it did to the fake, which was there before.
             fake.requires_grad_(False)
             hint = "it is made as in eager; the rest of the function is captured"
             self.stop(Kind.AUTOGRAD, "a tensor that later code wants the gradient of is made", hint)
         self.leaves.append(fake)
 
     def keep_leaves_outside(self) -> NoReturn:
+        """Restarts the evaluation with leaves made outside of the graph."""
         self.restart(leaves_outside=True)
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
@@ -373,7 +386,10 @@ class Machine:
         return self._met.is_one_object(self, left, right)
 
     def rely_on_separate_changes(self) -> None:
-        """A changed object is none of the others of its type: writes through one path were not seen on another."""
+        """Relies on each changed object being none of the others of its type.
+
+        Writes through one path were not seen on another.
+        """
         self._met.rely_on_separate(self, self.effects.changed())
 
     def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
@@ -399,7 +415,7 @@ class Machine:
         return True
 
     def changed(self, value: Value) -> None:
-        # What came before relied on the value to stay: evaluate again, and stop where that began.
+        # What came before relied on the value to stay: evaluation restarts, and stops where that began.
         if value in self.effects.final:
             self.stop_earlier(self.effects.final[value])
         require_quiet_change(self, value)
@@ -414,7 +430,7 @@ class Machine:
         return self.frames[-1].location()
 
     def local_variables(self) -> dict[str, Value]:
-        """Without those that are unbound, and without the slots that continuations keep their stack in."""
+        """The variables that are bound, without the slots that continuations keep their stack in."""
         frame, found = self.frames[-1], {}
         if frame.names is not None:
             self.stop(Kind.CLASS, "the body of a class looks at its own variables")
@@ -447,7 +463,7 @@ class Machine:
         return None
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
-        """With the exception that is being handled as its context, as Python does it."""
+        """Raises in the program, with the exception that is being handled as its context, as Python does."""
         made = ExceptionValue(cls, [arg if isinstance(arg, Value) else self.literal(arg) for arg in args])
         made.raise_while(self.handled_here())
         raise UserRaised(made)

@@ -17,7 +17,7 @@ _TORCHS_STATIC = "_dynamo_static_indices"
 
 
 def mark_dynamic(tensor: torch.Tensor, dims: int | Iterable[int]) -> None:
-    """These sizes of the tensor are symbols from the first capture on, so that other sizes need no other version.
+    """Marks sizes of a tensor as symbols from the first capture on, so that other sizes need no other version.
 
     Sizes of 0 and 1 stay numbers: they are other programs.
     """
@@ -26,12 +26,13 @@ def mark_dynamic(tensor: torch.Tensor, dims: int | Iterable[int]) -> None:
 
 
 def mark_static(tensor: torch.Tensor, dims: int | Iterable[int] | None = None) -> None:
-    """These sizes (all, if none is named) never become symbols: each value of theirs is captured anew."""
+    """Marks sizes (all, if none is named) that never become symbols: each value of theirs is captured anew."""
     _refuse_other_things("mark_static", tensor)
     _add(tensor, _STATIC, range(tensor.dim()) if dims is None else dims)
 
 
 def _refuse_other_things(name: str, tensor: object) -> None:
+    """Raises where the mark is not put on a tensor."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name} takes a tensor and the dimensions that are meant, not {type(tensor).__name__}")
 

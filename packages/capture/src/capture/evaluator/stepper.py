@@ -34,7 +34,10 @@ _ASK_A_CELL = frozenset({"LOAD_DEREF", "DELETE_DEREF"})
 
 
 class Stepper:
-    """``frames`` are those under evaluation, each called by the one before; ``visited`` the root's instructions."""
+    """The frames under evaluation, and the walk through their instructions.
+
+    ``frames`` are called each by the one before; ``visited`` are the root's instructions.
+    """
 
     def __init__(self, world: World, signals: HeldSignals) -> None:
         self._world = world
@@ -64,6 +67,7 @@ class Stepper:
                 ):  # in vain, which is relied on; a continuation is given it unseen
                     frame.cell(known.instruction.arg)
                 return stops.insist_on_leaving(frame, known)
+            # The state before the instruction: a stop leaves the frame so, unless something cannot be taken back.
             stack, done, pc = list(frame.stack), stops.done(), frame.pc
             self.visited.add(pc)
             world.graph.mode.journal.place = (frame.instructions[pc], stops.step)
@@ -71,6 +75,7 @@ class Stepper:
                 self.step(frame)
             except (Break, UserRaised) as signal:
                 stopped = stops.stopped(frame, signal)
+                # Too late to stop here: evaluation restarts, and stops before this step.
                 if stops.done() != done:
                     raise Restart(world.assumptions.stopping(stopped)) from None
                 frame.stack, frame.pc = stack, pc
@@ -90,6 +95,7 @@ class Stepper:
             while frame.returned is None and frame.yielded is None:
                 self.step(frame)
                 self.forgotten.look(frame)
+        # Its frames are in the traceback, which is what keeps their variables.
         except UserRaised:
             self.frames.pop()
             self.forgotten.left_by_an_error(frame)
@@ -125,13 +131,13 @@ class Stepper:
             world.stop(Kind.VALUE, f"{instruction.op} needs a value that is known only when the program runs")
 
     def _leave_long_idleness(self) -> None:
-        """CPython is many times faster at what has nothing to do with tensors."""
+        """Leaves a frame to CPython that computed no tensor for long: CPython is many times faster at it."""
         options = self._world.options
         if options.leave_idle and not options.nopython and not self._world.graph.computes():
             raise SkipFrame(Reason(Kind.IDLE, f"{self.steps} instructions of it computed no tensor"))
 
     def unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
-        """Go to the handler of an instruction, or out of the frame."""
+        """Goes to the handler of an instruction, or out of the frame."""
         handler = instruction.handler
         if not raises_again(instruction):
             raised.value.was_raised()
@@ -146,6 +152,7 @@ class Stepper:
         for dropped in frame.stack[handler.depth :]:
             require_quiet_pop(self._world, dropped)
         del frame.stack[handler.depth :]
+        # The offset is in this very code, where the handler that raises again looks for it.
         if handler.lasti:
             frame.push(ConstantValue(instruction.offset))
         frame.push(raised.value)

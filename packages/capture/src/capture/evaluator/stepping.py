@@ -16,7 +16,7 @@ from capture import _engine
 
 
 class _Steps:
-    """Stands for something suspended where that is awaited or delegated to."""
+    """The stand-in for something suspended where that is awaited or delegated to: each step runs in a region."""
 
     __slots__ = ("close", "send", "throw")
 
@@ -49,7 +49,7 @@ def in_steps(config: object, fn: Any, note: Callable[[], None], *, like: Any = N
 
 
 def as_it_was(function: object) -> object | None:
-    """What was given to ``in_steps``, for a function that came from it."""
+    """The function that was given to ``in_steps``; None for a function that did not come from it."""
     if isinstance(function, FunctionType) and function.__code__ in STEPPED:
         return function.__wrapped__  # type: ignore[attr-defined]
     return None
@@ -80,6 +80,7 @@ def _generator(
 def _async_generator(
     config: object, fn: Callable[..., AsyncGenerator[object, object]], note: Callable[[], None]
 ) -> object:
+    """The wrapper of an asynchronous generator function, which passes on what is sent and thrown, step by step."""
 
     async def run(*args: Any, **kwargs: Any) -> object:
         note()

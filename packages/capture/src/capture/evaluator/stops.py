@@ -1,8 +1,8 @@
-"""Where the root frame stops: what an instruction cannot take back, and what CPython has to make after all.
+"""Stops of the root frame: what an instruction cannot take back, and what CPython has to make after all.
 
 A stop is an instruction of the root that CPython runs.  Most are found where evaluation stands.  Some are found too
-late: what came into being at an earlier step turns out to be CPython's to make.  Then evaluation starts again, and that
-step is among the stops that it assumes.
+late: what came into being at an earlier step turns out to be CPython's to make.  Then evaluation restarts, and
+that step is among the stops that it assumes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from capture.values.generator import SuspendableValue
 
 
 class Stops:
-    """``step`` is the number of the root's instruction that is evaluated."""
+    """The stops of one evaluation; ``step`` is the number of the root's instruction that is evaluated."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -50,7 +50,7 @@ class Stops:
         self._committed += 1
 
     def done(self) -> tuple[int, ...]:
-        """What an instruction that is stopped cannot take back."""
+        """Counts of all that an instruction that is stopped cannot take back."""
         world = self._world
         return self._committed, world.graph.operations, world.graph.spoilt, world.fixed_sizes()
 
@@ -67,13 +67,16 @@ class Stops:
         return Stopped(frame.current, self.step, reason, frame.location())
 
     def insist_on_leaving(self, frame: Frame, stopped: Stopped) -> Stopped:
-        """The root can be left where it stops; otherwise it has to stop earlier."""
+        """The stop, where the root can be left; otherwise it has to stop earlier."""
         self.leave_none_open([*frame.stack, *frame.slots.values()], stopped)
         self._insist_on_real_exceptions(frame, stopped)
         return stopped
 
     def leave_none_open(self, outlive: Sequence[Value], stopped: Stopped | None = None) -> None:
-        """CPython ends a forgotten generator when its last reference goes: it has to be CPython's own, then."""
+        """Has the root stop earlier where a generator would be left open that does something when it is closed.
+
+        CPython ends a forgotten generator when its last reference goes: it has to be CPython's own, then.
+        """
         if all(value.finished for value in self._suspended):
             return
         world = self._world
@@ -88,12 +91,16 @@ class Stops:
                 self.stop_earlier(earlier)
 
     def _happened(self) -> tuple[object, ...]:
+        """Counts of what closing a generator for a trial may do."""
         effects = self._world.effects
         calls = len(effects.calls), len(effects.clocks)
         return self._changes, self._world.graph.operations, *calls, *map(id, effects.contexts)
 
     def _insist_on_real_exceptions(self, frame: Frame, stopped: Stopped) -> None:
-        """What handles an exception may look at its traceback: CPython has to raise it where CPython goes on."""
+        """Has the root stop where an exception is raised that is being handled when CPython goes on.
+
+        What handles an exception may look at its traceback, which only CPython makes.
+        """
         for value in frame.stack:
             if isinstance(value, HandledValue) and not value.put_away:
                 earlier = self.before(value.handled, stopped)
@@ -117,6 +124,7 @@ class Stops:
         return None if instruction is None else Stopped(instruction, step, stopped.reason, stopped.location)
 
     def stop_before(self, value: Value, kind: Kind, explanation: str, hint: str = "") -> NoReturn:
+        """Restarts the evaluation to stop where a value came into being."""
         world = self._world
         here = Stopped(world.root.current, self.step, Reason(kind, explanation, hint), world.location())
         earlier = self.before(value, here)
@@ -124,11 +132,13 @@ class Stops:
         self.stop_earlier(earlier)
 
     def stop_at(self, place: Place, reason: Reason, location: Location) -> NoReturn:
+        """Restarts the evaluation to stop at an earlier instruction of the root."""
         instruction, step = place
         self.stop_earlier(Stopped(instruction, step, reason, location))
 
     def stop_earlier(self, stopped: Stopped) -> NoReturn:
-        """The root has to stop at a step before this one; evaluation comes there again from the beginning."""
+        """Restarts the evaluation to stop at a step before this one: evaluation comes there again from the
+        beginning."""
         raise Restart(self._world.assumptions.stopping(stopped))
 
     def restart(self, **changes: Any) -> NoReturn:

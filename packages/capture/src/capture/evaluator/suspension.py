@@ -1,4 +1,4 @@
-"""Running what is suspended: generators, coroutines and asynchronous generators, by sending and throwing.
+"""Resuming and closing suspended frames: generators, coroutines and asynchronous generators.
 
 The machine steps their frames; here is what Python adds to that: who may be resumed, where an exception goes that is
 thrown into a frame which waits for another one, and what must not be left open at the end.
@@ -35,7 +35,7 @@ from capture.values.iterator import IteratorValue
 
 
 def resume(ctx: World, suspended: SuspendableValue, sent: Value) -> Value | None:
-    """Go on with a value up to the next suspension; None at the end."""
+    """Goes on with a value up to the next suspension; None at the end."""
     if suspended.running:
         ctx.throw(ValueError, f"{suspended.word} already executing")
     # Where it waits the value lies on its stack; before its start nothing takes one.
@@ -43,7 +43,7 @@ def resume(ctx: World, suspended: SuspendableValue, sent: Value) -> Value | None
 
 
 def throw_into(ctx: World, suspended: SuspendableValue, raised: UserRaised, *, closes: bool = True) -> Value | None:
-    """Go on with an exception where it waits; what it waits for gets it first."""
+    """Goes on with an exception where it waits; what it waits for gets it first."""
     if suspended.running:
         ctx.throw(ValueError, f"{suspended.word} already executing")
     # What it delegates to by ``yield from`` or ``await``: nested as deep as it goes.
@@ -68,6 +68,7 @@ def throw_into(ctx: World, suspended: SuspendableValue, raised: UserRaised, *, c
 
 
 def _throw_onward(ctx: World, inner: Value, raised: UserRaised, *, closes: bool) -> Value | None:
+    """Throws an exception into what a suspended frame waits for."""
     # ``GeneratorExit`` closes what is within and goes on outwards.
     if closes and issubclass(raised.value.python_type(), GeneratorExit):
         close(ctx, inner)
@@ -88,7 +89,10 @@ def _raise(ctx: World, raised: UserRaised) -> Callable[[Frame], None]:
 
 
 def _end_of_inner(ctx: World, error: UserRaised) -> Callable[[Frame], None]:
-    """From 3.12 on code of the frame itself tells a result from an error; before, the interpreter did."""
+    """Goes on after what was waited for has ended.
+
+    From 3.12 on code of the frame itself tells a result from an error; before, the interpreter did.
+    """
     if PY312 or not issubclass(error.value.python_type(), StopIteration):
         return _raise(ctx, error)
 
@@ -101,6 +105,7 @@ def _end_of_inner(ctx: World, error: UserRaised) -> Callable[[Frame], None]:
 
 
 def _go_on(ctx: World, suspended: SuspendableValue, enter: Callable[[Frame], None]) -> Value | None:
+    """Runs the frame up to its next suspension, entered by `enter`."""
     frame: Frame = suspended.frame
     ctx.commit()
     suspended.running = True
@@ -126,7 +131,7 @@ def _go_on(ctx: World, suspended: SuspendableValue, enter: Callable[[Frame], Non
 
 
 def _refuse_ends_as_errors(ctx: World, suspended: SuspendableValue, error: Any) -> None:
-    """An exception that would look like the end of the iteration is turned into another one."""
+    """Turns an exception that would look like the end of the iteration into another one, as PEP 479 has it."""
     ends = (StopIteration, StopAsyncIteration) if isinstance(suspended, AsyncGeneratorValue) else (StopIteration,)
     for end in ends:
         if issubclass(error.python_type(), end):
@@ -140,7 +145,7 @@ def _refuse_ends_as_errors(ctx: World, suspended: SuspendableValue, error: Any) 
 
 
 def close(ctx: World, value: Value) -> None:
-    """What ``close()`` does to a generator or a coroutine, or to what one waits for."""
+    """Closes a generator or a coroutine as ``close()`` does, or what one waits for."""
     if isinstance(value, CoroutineWrapper):
         value = value.coroutine
     if isinstance(value, (AsyncStep, UserIterator)):
@@ -165,7 +170,7 @@ def close(ctx: World, value: Value) -> None:
 
 
 def does_something_at_the_end(ctx: World, suspended: SuspendableValue, changes: Callable[[], object]) -> bool:
-    """Whether something happens when nobody refers to it any more: its own code runs, or Python warns."""
+    """True if something happens when nobody refers to it any more: its own code runs, or Python warns."""
     if suspended.finished:
         return False
     if not suspended.started:
@@ -182,7 +187,7 @@ def does_something_at_the_end(ctx: World, suspended: SuspendableValue, changes: 
 
 
 def made_by_a_call(ctx: Tracer, code: CodeType) -> type[SuspendableValue] | None:
-    """What a call of such code gives instead of running it."""
+    """The kind of object that a call of such code gives instead of running it."""
     kind = next((kind for flag, kind in _KINDS.items() if code.co_flags & flag), None)
     # An event loop that has asked to be told of new ones would miss ours.
     if kind is AsyncGeneratorValue:

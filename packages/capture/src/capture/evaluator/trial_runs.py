@@ -1,4 +1,4 @@
-"""Trial runs, to see what code does: it may make objects of its own, and must leave older ones alone.
+"""Trial runs that show what code does: it may make objects of its own, and must leave older ones alone.
 
 Torch runs the evaluated functions itself, once or more often, when the graph runs: what they changed of the program's
 objects meanwhile would be done too early, too often, or not at all.
@@ -24,7 +24,10 @@ HINT = "torch does all of it as in eager, and the rest of the function is captur
 
 @contextlib.contextmanager
 def rehearsed(ctx: World, frames: Sequence[Frame], given: Sequence[Value]) -> Iterator[None]:
-    """Evaluation that leaves no trace; ``given`` is what the evaluated function is called with, from these frames."""
+    """A context of evaluation that leaves no trace.
+
+    ``given`` is what the evaluated function is called with, from these frames.
+    """
     recorded = ctx.graph.mark()
     with ctx.effects.watched() as changed, torch.no_grad():
         yield
@@ -37,7 +40,7 @@ def rehearsed(ctx: World, frames: Sequence[Frame], given: Sequence[Value]) -> It
 def recorded_region(
     ctx: World, frames: Sequence[Frame], passed: Sequence[Value], options: Mapping[str, object]
 ) -> Iterator[None]:
-    """Evaluation whose operations a checkpoint is to run again in backward, with these options."""
+    """A context of evaluation whose operations a checkpoint is to run again in backward, with these options."""
     recorded = ctx.graph.mark()
     with ctx.effects.watched() as changed:
         yield
@@ -49,8 +52,10 @@ def recorded_region(
 
 @contextlib.contextmanager
 def repeatable(ctx: World, frames: Sequence[Frame], given: Sequence[Value]) -> Iterator[None]:
-    """Evaluation of what is evaluated once more, or run more often than it is evaluated: behind it, all that is not its
-    own has to be as it was."""
+    """A context of evaluation that is done once more, or run more often than it is evaluated.
+
+    Behind it, all that is not its own has to be as it was.
+    """
     recorded, others = ctx.graph.mark(), _other_effects(ctx)
     written = len(ctx.graph.mode.journal.order)
     with ctx.effects.watched() as changed:
@@ -64,20 +69,22 @@ def repeatable(ctx: World, frames: Sequence[Frame], given: Sequence[Value]) -> I
 
 
 def _other_effects(ctx: World) -> tuple[int, ...]:
-    """How many there are of those that change no value."""
+    """The numbers of those effects that change no value."""
     return len(ctx.effects.calls), len(ctx.effects.clocks)
 
 
 def _is_as_it_was(value: Value, before: Sequence[Value]) -> bool:
-    """Whether a dict has its items again, as that of a module which lent its parameters.  What other values refer to
-    does not tell all that they are."""
+    """True if a dict has its items again, as that of a module which lent its parameters.
+
+    What other values refer to does not tell all that they are.
+    """
     after = list(value.changes()) if isinstance(value, DictValue) else []
     same = isinstance(value, DictValue) and len(before) == len(after)
     return same and all(settled(one) is settled(other) for one, other in zip(before, after, strict=True))
 
 
 def _is_older(ctx: World, frames: Sequence[Frame], changed: Collection[Value], given: Sequence[Value]) -> bool:
-    """Whether one of the changed objects was there before: the program's, or what the frames made and still hold."""
+    """True if one of the changed objects was there before: the program's, or what the frames made and still hold."""
     if any(value.source is not None or isinstance(value, NamespaceValue) for value in changed):
         return True
     if not changed:

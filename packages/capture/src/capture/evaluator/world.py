@@ -31,7 +31,7 @@ class World(Recording, Protocol):
 
     @property
     def frames(self) -> list[Frame]:
-        """Those that are being evaluated, each called by the one before; the root first."""
+        """The frames that are being evaluated, each called by the one before; the root first."""
 
     @property
     def root(self) -> Frame:
@@ -39,7 +39,7 @@ class World(Recording, Protocol):
 
     @property
     def assumptions(self) -> Assumptions:
-        """What is known ahead of this evaluation."""
+        """The facts that are known ahead of this evaluation."""
 
     @property
     def keys(self) -> SearchedKeys: ...
@@ -58,10 +58,10 @@ class World(Recording, Protocol):
         """The dimensions of a tensor input that are to be symbolic."""
 
     def is_dynamic(self, source: Source) -> bool:
-        """Whether an int input is to be symbolic."""
+        """True if an int input is to be symbolic."""
 
     def is_dynamic_float(self, source: Source) -> bool:
-        """Whether a float is known to differ from call to call."""
+        """True if a float is known to differ from call to call."""
 
     def namespace(self, contents: dict[str, Any], source: Source | None, *, trusted: bool) -> NamespaceValue:
         """The one value of a module's globals."""
@@ -84,8 +84,10 @@ class World(Recording, Protocol):
         """Evaluate a call of these as one of several: changes of older objects and tensors stop."""
 
     def region(self, passed: Sequence[Value], options: Mapping[str, object]) -> AbstractContextManager[None]:
-        """What is recorded meanwhile is called by a checkpoint with what the program passes to it, and these options;
-        changes of older objects stop."""
+        """Has what is recorded meanwhile called by a checkpoint, with what the program passes and these options.
+
+        Changes of older objects stop.
+        """
 
     # -- asking --------------------------------------------------------------------------------------------------
 
@@ -104,16 +106,16 @@ class World(Recording, Protocol):
     # -- stopping ------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """The step that is evaluated cannot be taken back."""
+        """Notes that the step that is evaluated cannot be taken back."""
 
     def stop_before(self, value: Value, kind: Kind, explanation: str, hint: str = "") -> NoReturn:
-        """Break where this came into being, which is known: CPython has to make it."""
+        """Breaks the graph where this came into being, which is known: CPython has to make it."""
 
     def stop_at(self, place: Place, reason: Reason, location: Location) -> NoReturn:
         """Break at an earlier instruction of the root, of which ``place`` tells the journal."""
 
     def keep_leaves_outside(self) -> NoReturn:
-        """Starts again, with CPython making the tensors of this frame that want a gradient of their own."""
+        """Restarts the evaluation with CPython making the tensors of this frame that want a gradient of their own."""
 
     def leave_frame(self, kind: Kind, explanation: str) -> NoReturn:
         """Leave the innermost frame to CPython: it must be the one that the user wrote."""

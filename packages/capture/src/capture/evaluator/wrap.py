@@ -105,7 +105,7 @@ def wrap_constant(ctx: World, obj: object, source: Source) -> Value:
 
 @wraps(torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset)
 def wrap_plain_data(ctx: World, obj: object, source: Source) -> Value:
-    """Compared by value: which of two equal ones it is cannot be told but by ``is``."""
+    """A constant that is compared by value: which of two equal ones it is cannot be told but by ``is``."""
     ctx.guard(source, "equals", obj)
     return ConstantValue(obj, source)
 
@@ -131,27 +131,27 @@ def wrap_context_var(ctx: World, obj: contextvars.ContextVar[object], source: So
 
 @wraps(contextvars.Token)
 def wrap_token(ctx: World, obj: contextvars.Token[object], source: Source) -> Value:
-    """Another one every time; nothing is asked of it but what it is."""
+    """A token, another one every time; nothing is asked of it but what it is."""
     ctx.guard(source, "type", contextvars.Token)
     return UserObject(contextvars.Token, obj, source)
 
 
 @wraps(CodeType, re.Pattern, re.Match, torch.torch_version.TorchVersion)
 def wrap_fixed_object(ctx: World, obj: object, source: Source) -> Value:
-    """Objects that never change: which one it is says everything."""
+    """An object that never changes: which one it is says everything."""
     ctx.guard(source, "is", obj)
     return ConstantValue(obj, source)
 
 
 def wrap_enum(ctx: World, obj: enum.Enum, source: Source) -> Value:
-    """There is one object for each member, and its class may have an ``__eq__`` of its own."""
+    """A member of an enum, by its identity: its class may have an ``__eq__`` of its own."""
     ctx.guard(source, "is", obj)
     return ConstantValue(obj, source)
 
 
 @wraps(slice)
 def wrap_slice(ctx: World, obj: slice, source: Source) -> Value:
-    """Made anew wherever it is written: relied on are its three parts, and of those what is asked for."""
+    """A slice, made anew wherever it is written: relied on are those of its parts that are asked for."""
     ctx.guard(source, "type", slice)
     start, stop, step = (LazyValue(getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step"))
     return SliceValue(start, stop, step)
@@ -161,8 +161,11 @@ def wrap_slice(ctx: World, obj: slice, source: Source) -> Value:
 
 
 def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
-    """An input of the graph, where its fake says all that operators may ask of it: CPython runs what has such tensors
-    as no fake can stand for, because their memory, class or history mean something else."""
+    """An input of the graph, where its fake says all that operators may ask of it.
+
+    CPython runs what has such tensors as no fake can stand for, because their memory, class or history mean something
+    else.
+    """
     if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         ctx.stop(Kind.TENSOR_SUBCLASS, f"{source.expression()} is a {type(obj).__qualname__}, a subclass of Tensor")
     ordinary = obj.layout is torch.strided and not (obj.is_quantized or obj.is_nested or obj.is_neg())
@@ -196,8 +199,10 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
 
 _BITS_OF_REALS = ((("is_neg", False), ("_is_zerotensor", False)),)
 _BITS = tuple((*_BITS_OF_REALS[0], ("is_conj", conjugated)) for conjugated in (False, True))
-"""What the memory of a tensor does not show and a kernel that reads it must know; of complex numbers by whether they
-are conjugated, which real ones are not."""
+"""Bits that a tensor's memory does not show and a kernel that reads it must know.
+
+Of complex numbers by whether they are conjugated, which real ones are not.
+"""
 
 
 # -- callables ---------------------------------------------------------------------------------------------------
@@ -215,6 +220,7 @@ def same_object(ctx: World, obj: object, source: Source) -> Source:
 @wraps(FunctionType)
 def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
     rely_on_identity = None
+    # Guarding such a function by identity would make a version for each call.
     if _is_made_for_a_call(obj, source):
         _rely_on_code(ctx, obj, source)
         rely_on_identity = functools.partial(ctx.guard, source, "is", obj)
@@ -229,6 +235,7 @@ def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
         for name, item in (obj.__kwdefaults__ or {}).items()
     }
     cells = []
+    # Wrapped as objects: functions that share a cell share its value, so that a write by one shows in the other.
     for index, cell in enumerate(obj.__closure__ or ()):
         found = ctx.wrap(cell, ItemSource(AttrSource(source, "__closure__"), index))
         assert isinstance(found, CellValue)
@@ -248,7 +255,10 @@ def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
 
 
 def _is_made_for_a_call(obj: FunctionType, source: Source) -> bool:
-    """An argument defined in a function, or without a name: the next call is likely to bring another of its code."""
+    """True for an argument that is likely to be another function of the same code in the next call.
+
+    It is defined in a function, or has no name.
+    """
     made_again = ("<locals>" in obj.__qualname__ or "<lambda>" in obj.__qualname__) and vars(obj).keys() <= {
         "__wrapped__"
     }
@@ -256,6 +266,7 @@ def _is_made_for_a_call(obj: FunctionType, source: Source) -> bool:
 
 
 def _rely_on_code(ctx: World, obj: FunctionType, source: Source) -> None:
+    """Relies on all of a function that a call goes by, but not on which function it is."""
     ctx.guard(source, "type", FunctionType)
     ctx.guard(AttrSource(source, "__code__"), "is", obj.__code__)
     ctx.guard(AttrSource(source, "__dict__"), "keys", tuple(vars(obj)))
@@ -300,7 +311,7 @@ def wrap_method(ctx: World, obj: MethodType, source: Source) -> Value:
 
 @wraps(functools.partial)
 def wrap_partial(ctx: World, obj: functools.partial[object], source: Source) -> Value:
-    """How many arguments it holds and under which names; which they are only where the function comes to use them."""
+    """A partial: the number and names of its arguments are relied on, and each of them where it is used."""
     ctx.guard(source, "type", functools.partial)
     ctx.guard(AttrSource(source, "args"), "length", len(obj.args))
     if not all(type(name) is str for name in obj.keywords):
@@ -314,7 +325,7 @@ def wrap_partial(ctx: World, obj: functools.partial[object], source: Source) -> 
 
 @wraps(Region)
 def wrap_region(ctx: World, obj: Region, source: Source) -> Value:
-    """A captured function called by captured code is part of it."""
+    """A captured function that captured code calls is part of it."""
     ctx.guard(source, "type", Region)
     return ctx.wrap(obj.function, AttrSource(source, "function"))
 
@@ -334,14 +345,14 @@ def wrap_python_module(ctx: World, obj: ModuleType, source: Source) -> Value:
 
 
 def wrap_class(ctx: World, obj: type, source: Source) -> Value:
-    """Which class it is; what evaluation asks of its members is guarded when it asks."""
+    """A class, by its identity; what evaluation asks of its members is guarded when it asks."""
     if not trusted(obj) and not all(type(name) is str for name in vars(obj)):
         ctx.stop(Kind.CLASS, f"{source.expression()} is a class with members under objects, which compare by code")
     return ClassValue(obj, same_object(ctx, obj, source))
 
 
 def _has_values(owner: object) -> bool:
-    """Whether a method's receiver is evaluated: reading the method from it makes another object every time."""
+    """True if a method's receiver is evaluated: reading the method from it makes another object every time."""
     return (
         type(owner) in RULES or isinstance(owner, (torch.Tensor, torch.autograd.graph.Node)) or _is_passing(type(owner))
     )
@@ -368,7 +379,7 @@ def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
 
 @wraps(LOCK, RLOCK)
 def wrap_lock(ctx: World, obj: object, source: Source) -> Value:
-    """Whichever it is."""
+    """A lock, whichever it is."""
     ctx.guard(source, "type", type(obj))
     return LockValue(type(obj), obj, source)
 
@@ -400,7 +411,7 @@ def wrap_iterator(ctx: World, obj: object, source: Source) -> Value:
 
 @wraps(TracebackType)
 def wrap_traceback(ctx: World, obj: TracebackType, source: Source) -> Value:
-    """Another one every time; it is only ever handed on."""
+    """A traceback, another one every time; it is only ever handed on."""
     ctx.guard(source, "type", TracebackType)
     return UserObject(TracebackType, obj, source)
 
@@ -414,7 +425,7 @@ def wrap_module(ctx: World, obj: torch.nn.Module, source: Source) -> Value:
 
 
 def wrap_exception(ctx: World, obj: BaseException, source: Source) -> Value:
-    """Another one every time: of what class it is, and the rest when it is looked at."""
+    """An exception, another one every time: its class is relied on, and the rest when it is looked at."""
     ctx.guard(source, "type", type(obj))
     kind = ExceptionGroupValue if issubclass(type(obj), BaseExceptionGroup) else ExceptionValue
     return kind(type(obj), (), obj, source)
@@ -433,18 +444,23 @@ def wrap_of_triton(ctx: World, obj: object, source: Source) -> Value:
 
 
 def _is_opaque(cls: type) -> bool:
-    """A type made in C, of which nothing is known but what its rules say."""
+    """True for a type made in C, of which nothing is known but what its rules say."""
     return cls.__flags__ & (1 << 9) == 0 and cls is not weakref.ref
 
 
 def _is_passing(cls: Any) -> bool:
-    """What nothing can refer to weakly, so that a guard would keep it for good: an iterator and what it goes over, a
-    step of autograd's and all that it saved."""
+    """True for objects to which nothing can refer weakly, so that a guard would keep them for good.
+
+    Such are an iterator and what it goes over, a step of autograd's and all that it saved.
+    """
     return cls.__weakrefoffset__ == 0 and (hasattr(cls, "__next__") or issubclass(cls, torch.autograd.graph.Node))
 
 
 def leave_what_tells(ctx: Tracer, obj: object, source: Source) -> None:
-    """CPython runs the frame: where it meets such an object an instruction may be under way that cannot end a graph."""
+    """Leaves the frame to CPython where code of the program sees that a class is only looked at.
+
+    Where such an object is met an instruction may be under way that cannot end a graph.
+    """
     if tells_of_questions(obj):
         explanation = f"{source.expression()} has a metaclass whose code runs where a class is only looked at"
         raise SkipFrame(Reason(Kind.CLASS, explanation), location=ctx.location())
@@ -468,7 +484,7 @@ _FALLBACKS: tuple[tuple[Any, Rule], ...] = (
 
 
 def global_source(namespace: NamespaceValue, name: str) -> Source:
-    """Where a global of ``namespace`` is read: the frame's own by name, another module's through its dict."""
+    """The path of a global of ``namespace``: the frame's own by name, another module's through its dict."""
     if namespace.source is None:
         return GlobalSource(name)
     return KeySource(namespace.source, name)

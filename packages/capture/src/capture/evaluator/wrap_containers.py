@@ -68,6 +68,7 @@ def wrap_deque(ctx: World, obj: collections.deque[object], source: Source) -> Va
 
 
 def _maxlen(ctx: World, obj: collections.deque[object], source: Source) -> int | None:
+    """The bound of a deque, relied on."""
     # A subclass may have a property by this name, which would be asked by guard and program alike.
     if getattr(type(obj), "maxlen", None) is not _MAXLEN:
         ctx.stop(Kind.CONTAINER, f"{source.expression()} is a deque with another `maxlen`")
@@ -156,7 +157,7 @@ _KEY_TYPES = (str, int, float, bool, type(None), bytes, enum.Enum, torch.dtype, 
 
 
 def _hashed(ctx: World, key: object, source: Source) -> object:
-    """What a key of a real dict is kept under."""
+    """The key under which a key of a real dict is kept."""
     if type(key) is tuple:
         return tuple(_hashed(ctx, item, source) for item in key)
     # Constants are kept under themselves: their hash and ``==`` are those of C, so that a dict here finds what
@@ -172,12 +173,12 @@ def _hashed(ctx: World, key: object, source: Source) -> object:
 
 
 _HELD_BY_A_PROXY = 3
-"""References to a dict that only a proxy, a variable and the question refer to."""
+"""The number of references to a dict that only a proxy, a variable and the question refer to."""
 
 
 @wraps(MappingProxyType)
 def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[object, object], source: Source) -> Value:
-    """What a class or a library shows of a dict of its own; nobody can change it through here."""
+    """A read-only view of a dict of a class or a library; nobody can change it through here."""
     # A proxy does not say what it shows; the collector does.
     shown = gc.get_referents(obj)[0]
     if type(shown) not in (dict, collections.OrderedDict):

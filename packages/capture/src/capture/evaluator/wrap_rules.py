@@ -26,7 +26,7 @@ def wraps(*types: type) -> Callable[[Rule], Rule]:
 
 
 def symbol_for(ctx: World, number: int, source: Source) -> SymbolicNumber:
-    """One symbol per path, however often it is read."""
+    """The symbol for a number, one per path, however often it is read."""
     node = ctx.graph.inputs.get(source)
     if node is None:
         node = ctx.graph.add_input(source, ctx.graph.symbolic_number(number, source))

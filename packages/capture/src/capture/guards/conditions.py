@@ -36,6 +36,7 @@ _COMBINED: dict[type, str] = {
     sympy.And: "and",
     sympy.Or: "or",
 }
+# The engine has one direction of each comparison: these are said with their operands exchanged.
 _TURNED: dict[type, str] = {sympy.Gt: "less", sympy.Ge: "less or equal"}
 
 
@@ -44,7 +45,10 @@ class _NoInstructionError(Exception):
 
 
 def program_of(condition: sympy.Basic, reads: Reads) -> Program | None:
-    """``reads`` says how each symbol's number is read: an instruction, the position of its value, a dimension."""
+    """The condition as a program for the engine; None where it has no instruction for a part of it.
+
+    ``reads`` says how each symbol's number is read: an instruction, the position of its value, a dimension.
+    """
     program: list[Instruction] = []
     try:
         _put(condition, reads, program.append, 0)
@@ -54,6 +58,7 @@ def program_of(condition: sympy.Basic, reads: Reads) -> Program | None:
 
 
 def _put(expression: Any, reads: Reads, put: Callable[[Instruction], None], depth: int) -> None:
+    """Appends the instructions that leave the value of the expression on the engine's stack."""
     if expression in reads:
         put(reads[expression])
     elif isinstance(expression, sympy.Integer) and abs(int(expression)) < _LARGEST:
@@ -63,6 +68,7 @@ def _put(expression: Any, reads: Reads, put: Callable[[Instruction], None], dept
     elif isinstance(expression, sympy.Not):
         _put(expression.args[0], reads, put, depth)
         put(("not", 0, 0))
+    # The engine has no powers: a small whole one is a product.
     elif isinstance(expression, sympy.Pow) and expression.exp.is_Integer and 0 < int(expression.exp) <= _MOST:
         _put_all([expression.base] * int(expression.exp), "multiply", reads, put, depth)
     elif type(expression) in _TURNED:
@@ -74,6 +80,7 @@ def _put(expression: Any, reads: Reads, put: Callable[[Instruction], None], dept
 
 
 def _put_all(operands: Any, name: str, reads: Reads, put: Callable[[Instruction], None], depth: int) -> None:
+    """Appends the operands, joined by an instruction of two operands, from left to right."""
     if depth > _MOST:
         raise _NoInstructionError
     for position, operand in enumerate(operands):

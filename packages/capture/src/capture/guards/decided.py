@@ -23,7 +23,7 @@ _READS: Mapping[str, Callable[[torch.Tensor, int], int]] = {
 def decided(
     paths: Sequence[Source], program: Sequence[tuple[str, int, int]], function: FunctionType, *args: object
 ) -> bool:
-    """Of a function and its arguments."""
+    """True if the condition holds in a call, of a function and its arguments: the engine's interpreter, in Python."""
     values = [path.read(Inputs(function, args)) for path in paths]
     stack: list[int] = []
     for name, place, number in program:
@@ -36,6 +36,7 @@ def decided(
         elif name == "not":
             stack.append(not stack.pop())
         else:
+            # The right operand was put last.
             right, left = stack.pop(), stack.pop()
             stack.append(OF_TWO[name](left, right))
     (answer,) = stack

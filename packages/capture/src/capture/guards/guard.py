@@ -35,6 +35,7 @@ class Guard:
     text: str = field(default="", compare=False)
 
     def sentence(self) -> str:
+        """The guard in words: records show it, and errors that a failed guard leads to."""
         if self.text:
             return self.text
         known: str | None = self.__dict__.get("_sentence")
@@ -45,13 +46,14 @@ class Guard:
         return known
 
     def failure(self, inputs: Inputs) -> str:
-        """What was assumed, what came instead, and which line assumed it."""
+        """A sentence of what was assumed, what came instead, and which line assumed it."""
         where = ""
         if self.location is not None:
             where = f" (assumed at {self.location.filename}:{self.location.line}: {self.location.source})"
         return f"expected that {self.sentence()}{self._actual(inputs)}{where}"
 
     def _actual(self, inputs: Inputs) -> str:
+        """The end of that sentence: what is found now, told apart even where both look the same in words."""
         if self.kind == "distinct" and self.payload:
             return f", but {_coinciding(self.payload, inputs)}"
         if self.source is None:
@@ -60,6 +62,7 @@ class Guard:
             value = self.source.read(inputs)
         except (AttributeError, KeyError, IndexError, ValueError, TypeError):
             return ", but it is absent"
+        # A tensor's words tell neither strides nor odd bits: where all else fits, one of them is the difference.
         if self.kind == "tensor" and _fits_but_for_strides(self.payload[0], value):
             return _odd_bit(self.payload[0], value) or f", but its strides are {tuple(value.stride())}"
         found = describe(value)
@@ -108,7 +111,7 @@ def describe(value: Any) -> str:
 
 
 def _another(kind: str, value: object) -> str:
-    """What is there in the place of something that the same words describe."""
+    """Words for the object found where the expected one would be described in the same words."""
     if kind != "is" or issubclass(type(value), type):
         return "of another class of the same name" if kind != "is" else "another class of the same name"
     if type(value) is FunctionType:
@@ -119,7 +122,7 @@ def _another(kind: str, value: object) -> str:
 
 
 def answers_by_code(cls: type) -> bool:
-    """Whether tensors of this class may compute what they are asked for in Python, sizes among it."""
+    """True if tensors of this class may compute in Python what they are asked for, sizes among it."""
     named = next(vars(base)["__torch_dispatch__"] for base in cls.__mro__ if "__torch_dispatch__" in vars(base))
     return named is not vars(torch.Tensor)["__torch_dispatch__"]
 
@@ -132,6 +135,7 @@ def _tensor_words(cls: type, dtype: object, device: Any, requires_grad: bool, si
 
 
 def _fits_but_for_strides(expected: tuple[Any, ...], value: Any) -> bool:
+    """True if a tensor differs from the expected one in nothing that is shown of a tensor."""
     if type(value) is not expected[0] or value.is_nested or value.layout is not torch.strided:
         return False
     actual = (type(value), value.dtype, value.device, value.requires_grad)
@@ -144,12 +148,13 @@ def _fits_but_for_strides(expected: tuple[Any, ...], value: Any) -> bool:
 
 
 def _odd_bit(expected: tuple[Any, ...], value: object) -> str:
-    """What its memory does not show, where that is what differs."""
+    """The conjugate or negative bit that differs, in words; nothing where none does."""
     odd = (name for name, wanted in expected[6] if getattr(value, name)() != wanted)
     return next((f", but its `{name}()` is {getattr(value, name)()}" for name in odd), "")
 
 
 def _shown(guard: Guard) -> str:
+    """The payload as the end of a sentence."""
     payload = guard.payload
     if guard.kind == "tensor":
         return _tensor_words(*payload[0][:5])
@@ -199,6 +204,7 @@ def to_spec(guards: Iterable[Guard]) -> tuple[Spec, tuple[Spec, ...]]:
     nodes: dict[Source, _Node] = {}
     slots: dict[Source, int] = {}
     relations: list[Spec] = []
+    # A guard's position is its name: a failed check reports it, and `GuardSet.all` has the guard there.
     for index, guard in enumerate(guards):
         if guard.kind not in RELATIONS:
             assert guard.source is not None
@@ -209,19 +215,23 @@ def to_spec(guards: Iterable[Guard]) -> tuple[Spec, tuple[Spec, ...]]:
             if source not in slots:
                 slots[source] = len(slots)
                 _node_of(source, root, nodes).checks.append(("keep", index, slots[source]))
+        # A relation is not on one path: the walk keeps the values on all its paths, and it is asked when they are
+        # there.
         relations.append((guard.kind, index, tuple(slots[source] for source in sources), told, function))
     return root.spec(), tuple(sorted(relations, key=lambda relation: relation[0] == "relation"))
 
 
 def of_formula(formula: FormulaSource, kind: str, wanted: Any) -> tuple[object, ...]:
-    """What a relation holds in the place of a check of a number that Python computes for each call: the engine finds no
-    such number on a path."""
+    """The payload of a relation that checks a number which Python computes anew for each call.
+
+    The engine finds no such number on a path, so that a check of a path will not do.
+    """
     assert kind in ("python", "equals"), kind
     return (), None, partial(_is_answered, formula, wanted if kind == "python" else partial(_is_number, wanted))
 
 
 def _is_answered(formula: FormulaSource, holds: Callable[[object], bool], *call: Any) -> bool:
-    """Of the number in a call, of a function and its arguments."""
+    """True if the formula's number in a call, of a function and its arguments, passes the check."""
     try:
         return holds(formula.read(Inputs(call[0], call[1:])))
     except Exception:  # noqa: BLE001 - whatever it raises, the evaluation of that call will meet it
@@ -229,10 +239,12 @@ def _is_answered(formula: FormulaSource, holds: Callable[[object], bool], *call:
 
 
 def _is_number(wanted: float, found: object) -> bool:
+    """True for the very same number: ``repr`` tells the two zeros apart, and NaN is itself."""
     return type(found) is type(wanted) and repr(found) == repr(wanted)
 
 
 def _node_of(source: Source, root: _Node, nodes: dict[Source, _Node]) -> _Node:
+    """The node of the engine's tree for a path, made with those that lead to it where they are missing."""
     node = nodes.get(source)
     if node is None:
         parent = root if source.base is None else _node_of(source.base, root, nodes)

@@ -33,20 +33,24 @@ CLOSED = OpenLayout()
 
 
 def varied(sizes: Relied, strides: Relied, tensor: torch.Tensor) -> OpenLayout:
-    """What of a tensor is other than it was relied on; strides in another order do not count, they ask for a graph of
-    their own."""
+    """The sizes and strides of a tensor that are other than they were relied on.
+
+    Strides in another order do not count: they ask for a graph of their own.
+    """
     if len(sizes) != tensor.dim():
         return CLOSED
+    # `None` was open before and stays open: a dimension that varied once never becomes a constant again.
     found = frozenset(dim for dim, size in enumerate(sizes) if size is None or size != tensor.size(dim))
     steps = frozenset(dim for dim in range(tensor.dim()) if not _follows(dim, sizes, strides, tensor))
     return OpenLayout(found, steps if _same_order(strides, tensor) else frozenset())
 
 
 def _follows(dim: int, sizes: Relied, strides: Relied, tensor: torch.Tensor) -> bool:
-    """Whether this stride is as it was, or steps past a dimension as it did."""
+    """True if this stride is as it was, or still steps past the same dimension."""
     expected, actual = strides[dim], tensor.stride(dim)
     if isinstance(expected, tuple):
         return actual == _past(tensor.size(), tensor.stride(), expected[0])
+    # A contiguous tensor's strides change with its sizes, and are no news: each steps past the next dimension.
     return expected in (None, actual) or any(
         expected == _past(sizes, strides, other) and actual == _past(tensor.size(), tensor.stride(), other)
         for other in range(len(sizes))
@@ -55,17 +59,19 @@ def _follows(dim: int, sizes: Relied, strides: Relied, tensor: torch.Tensor) -> 
 
 
 def _past(sizes: Sequence[object], strides: Sequence[Any], dim: int) -> int | None:
+    """The stride that steps past all of a dimension, where its size and stride are known numbers."""
     known = isinstance(sizes[dim], int) and isinstance(strides[dim], int)
     return sizes[dim] * strides[dim] if known else None
 
 
 def _same_order(strides: Relied, tensor: torch.Tensor) -> bool:
-    """Dimensions of one element have no place in the order."""
+    """True if no two dimensions have changed places in memory; those of one element have no place in the order."""
     longer = [dim for dim in range(tensor.dim()) if tensor.size(dim) > 1]
     return all(_still_outside(dim, other, strides, tensor) for dim in longer for other in longer)
 
 
 def _still_outside(dim: int, other: int, strides: Relied, tensor: torch.Tensor) -> bool:
+    """True unless `dim` was further out in memory than `other` and is no longer."""
     outer, inner = strides[dim], strides[other]
     if outer == (other,):
         return tensor.stride(dim) > tensor.stride(other)

@@ -13,13 +13,14 @@ from types import FunctionType
 from typing import Any, TypeVar, dataclass_transform
 
 Accessor = tuple[object, ...]
+# What an object keeps of itself in its ``__dict__``, beside the fields: no part of what it is equal to.
 _REMEMBERED = frozenset({"_hash", "_root", "_expression"})
 S = TypeVar("S", bound="Source")
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a frame starts from; sources are read against it."""
+    """The function and the arguments that a frame starts from; sources are read against them."""
 
     function: FunctionType
     args: tuple[Any, ...]
@@ -35,7 +36,7 @@ class Source:
         return None
 
     def expression(self) -> str:
-        """As the user would write it: reports, and names of the graph's inputs, are made of it."""
+        """The path as the user would write it: reports, and names of the graph's inputs, are made of it."""
         raise NotImplementedError
 
     def accessor(self) -> Accessor:
@@ -55,7 +56,7 @@ class Source:
         return known
 
     def root(self) -> Source:
-        """Where the path begins."""
+        """The first source of the path."""
         known = self.__dict__.get("_root")
         if known is not None:
             return known
@@ -67,7 +68,7 @@ class Source:
         return known
 
     def chain(self) -> Iterator[Source]:
-        """From the root of the path to this source."""
+        """The sources from the root of the path to this one."""
         steps: list[Source] = [self]
         while (base := steps[-1].base) is not None:
             steps.append(base)
@@ -85,7 +86,7 @@ def _path(cls: type[S]) -> type[S]:
 
 
 def _written_once(write: Callable[[S], str]) -> Callable[[S], str]:
-    """Texts of long paths are made of those of short ones, which many share."""
+    """The method, with its text remembered: long paths are written by way of shorter ones, which many share."""
 
     def expression(path: S) -> str:
         known: str | None = path.__dict__.get("_expression")
@@ -99,6 +100,8 @@ def _written_once(write: Callable[[S], str]) -> Callable[[S], str]:
 
 @_path
 class ArgSource(Source):
+    """An argument of the frame, by its position."""
+
     index: int
     name: str
 
@@ -149,6 +152,8 @@ class CellSource(Source):
 
 @_path
 class GlobalSource(Source):
+    """A name of the function's globals, or of the builtins behind them."""
+
     name: str
 
     def expression(self) -> str:
@@ -176,6 +181,7 @@ class ConstSource(Source):
     obj: object
     name: str
 
+    # By identity, as for guards: an object's own ``__eq__`` is the program's code, and would be the wrong question.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConstSource) and other.obj is self.obj
 
@@ -233,6 +239,8 @@ class Derived(Source):
 
 @_path
 class AttrSource(Derived):
+    """An attribute, read as the program reads it."""
+
     name: str
 
     def expression(self) -> str:
@@ -256,11 +264,14 @@ class DictSource(Derived):
         return ("dict",)
 
     def read(self, inputs: Inputs) -> Any:
+        # Past a `__getattribute__` of the class, as the engine does.
         return object.__getattribute__(self.parent.read(inputs), "__dict__")
 
 
 @_path
 class TypeSource(Derived):
+    """The class of an object."""
+
     def expression(self) -> str:
         return f"type({self.parent.expression()})"
 
@@ -356,7 +367,7 @@ class ShownSource(Derived):
 
 @_path
 class MadeSource(Derived):
-    """What a function makes, for each call anew, of what is found on another path."""
+    """An object that a function makes, for each call anew, of what is found on another path."""
 
     function: Callable[..., object]
 
@@ -392,8 +403,10 @@ class NumberSource(Source):
 
 
 class FormulaSource(Source):
-    """What Python's own arithmetic makes of numbers, for each call anew and in the program's order: floats that are
-    computed from sizes and from dynamic ints.  ``text`` says the formula, with a ``{}`` for each operand.
+    """A number that Python's arithmetic makes of others, for each call anew and in the program's order.
+
+    Floats that are computed from sizes and from dynamic ints are such: in any other order they would be rounded
+    differently.  ``text`` says the formula, with a ``{}`` for each operand.
     """
 
     def __init__(self, function: Callable[..., object], operands: tuple[Source, ...], text: str) -> None:
@@ -469,12 +482,12 @@ def _unwrapped_container(container: Source, key: object) -> str:
 
 
 def comes_with_the_call(source: Source) -> bool:
-    """Whether the caller passes it, or what leads to it: it may be another object in each call."""
+    """True if the caller passes it, or what leads to it: it may be another object in each call."""
     return isinstance(source.root(), ArgSource)
 
 
 def may_be_dynamic(source: Source) -> bool:
-    """What is reached through torch and the standard library does not; what classes hold may."""
+    """True if a number on this path may become a symbol: not where torch or the standard library leads to it."""
     root = source.root()
     return isinstance(root, (ArgSource, ClosureSource, GlobalSource)) or (
         isinstance(root, ConstSource) and issubclass(type(root.obj), type)

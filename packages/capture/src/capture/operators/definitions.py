@@ -20,6 +20,7 @@ def operator_for(key: Hashable, define: Callable[[], str]) -> OpOverloadPacket:
     known = _DEFINED.get(key)
     if known is not None:
         return known
+    # Two threads may ask at once, and torch refuses to define a name twice.
     with state.PROCESS.defining_operators:
         if key not in _DEFINED:
             namespace, name = define().split("::")
@@ -35,12 +36,12 @@ def install(
     *,
     tags: Sequence[object] = (),
 ) -> None:
-    """Tell torch of an operator: ``fake_kernel`` is what it gives on tensors without data."""
+    """Tell torch of an operator: ``fake_kernel`` is what it gives on fake tensors."""
     torch.library.define(name, schema, tags=tuple(tags))
     torch.library.impl(name, "CompositeExplicitAutograd", computes)
     torch.library.register_fake(name, fake_kernel)
 
 
 def without_gradient(name: str) -> None:
-    """What the operator gives has no history."""
+    """Says that the results of the operator have no history."""
     torch.library.impl(name, "Autograd", torch.library.fallthrough_kernel)

@@ -1,7 +1,7 @@
 """Fake kernels for functions of torch: their results, without running them.
 
 torch's own rules for these go step by step: that takes long, and what they find holds for one number of steps.
-A fake kernel takes what the operation takes, tensors without data, and gives such tensors with the history that the
+A fake kernel takes what the operation takes, as fake tensors, and gives fake tensors with the history that the
 operation would give them.
 """
 
@@ -19,6 +19,7 @@ FakeKernel = Callable[..., Any]
 
 
 def _recurrent(function: Callable[..., object], input: torch.Tensor, *given: Any) -> object:
+    """The results of a recurrent network in one operation: their shapes, and a history that leads to all its inputs."""
     dtype = _dtype_of_states(input)
     if dtype is None or not isinstance(given[1], (list, tuple)) or input.dim() != 3:
         return function(input, *given)  # packed sequences, what torch refuses, and what autocast sees piece by piece
@@ -32,7 +33,10 @@ def _recurrent(function: Callable[..., object], input: torch.Tensor, *given: Any
 
 
 def _dtype_of_states(input: torch.Tensor) -> torch.dtype | None:
-    """Under autocast that depends on the kernel: cuDNN's takes half precision, whatever is asked for."""
+    """The dtype of the results; None where it cannot be told.
+
+    Under autocast it depends on the kernel: cuDNN's takes half precision, whatever is asked for.
+    """
     if not torch.is_autocast_enabled(input.device.type):
         return input.dtype
     return torch.float16 if torch.backends.cudnn.is_acceptable(input) else None
@@ -47,8 +51,10 @@ def _dropped(
     *,
     train: bool = True,
 ) -> object:
-    """In inference mode, too, nothing is dropped from the tensor itself; what is no tensor, or no probability, torch
-    refuses."""
+    """The result of dropout, which is the tensor itself where eager gives that.
+
+    It does in inference mode where nothing is dropped.  Something that is no tensor, or no probability, torch refuses.
+    """
     fits = isinstance(input, torch.Tensor) and 0 <= p <= 1
     if fits and torch.is_inference_mode_enabled() and (not (training and train) or p == 0 or 0 in input.shape):
         return input
@@ -59,12 +65,15 @@ def _dropped(
 
 
 def _one_hot(function: Callable[..., Any], *args: object, **options: object) -> object:
-    """Filled in, where torch compares on tensors without data, and keeps the order of what is compared."""
+    """A contiguous result: eager fills one in, where torch's rule for fakes keeps the order of what it compares."""
     return function(*args, **options).contiguous()
 
 
 def _pooled(function: Callable[..., object], input: torch.Tensor, *args: object, **options: object) -> object:
-    """Without gradients torch has a kernel of its own on CPUs, which lays out what it gives contiguously."""
+    """The result of pooling over one dimension, contiguous where eager takes a kernel of its own.
+
+    It does without gradients on CPUs.
+    """
     pooled = function(input, *args, **options)
     if not isinstance(pooled, torch.Tensor) or pooled.device.type != "cpu":
         return pooled
@@ -86,6 +95,6 @@ _FAKE_KERNELS: Mapping[Callable[..., object], FakeKernel] = {
 
 
 def fake_kernel(target: Any) -> FakeKernel:
-    """What to run on tensors without data in place of `target`: mostly itself."""
+    """The function to run on fake tensors in place of `target`: mostly `target` itself."""
     found: FakeKernel = _FAKE_KERNELS.get(target, target)
     return found

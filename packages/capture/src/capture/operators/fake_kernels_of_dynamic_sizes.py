@@ -26,6 +26,7 @@ def _convolved(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[object],
     dilation: Sequence[int], transposed: bool, output_padding: Sequence[object], groups: int,
 ) -> Tensor | None:  # fmt: skip
+    """The result of a convolution; None where torch has to tell."""
     layout = _layout(x, weight)
     if layout is None:
         return None
@@ -44,6 +45,7 @@ def _convolved_backward(
     grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Sequence[int] | None, stride: object, padding: object,
     dilation: object, transposed: bool, output_padding: object, groups: int, output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, ...] | None:  # fmt: skip
+    """The gradients of a convolution; None where torch has to tell."""
     layout = _layout(grad, x, weight)
     if layout is None:
         return None
@@ -60,7 +62,7 @@ def _empty(like: Tensor, sizes: Sequence[object], layout: torch.memory_format) -
 
 
 def _layout(*operands: Tensor) -> torch.memory_format | None:
-    """How all that a convolution gives is laid out; None where that is for torch to tell, or to complain of."""
+    """The layout of all that a convolution gives; None where that is for torch to tell, or to complain of."""
     first = operands[0]
     dims, dtype = first.dim(), first.dtype
     alike = all((each.dim(), each.dtype, each.layout) == (dims, dtype, torch.strided) for each in operands)
@@ -82,10 +84,11 @@ _ANSWERS: Mapping[OpOverload, Answer] = {
 
 
 class SymbolicSizesMode(FakeTensorMode):
-    """Fakes whose sizes may be dynamic."""
+    """The mode that makes fakes, with answers of ours for operators where torch's would guard on a size."""
 
     def __torch_dispatch__(self, func: object, types: Any, args: Any = (), kwargs: Any = None) -> object:
         answer = None if self.shape_env is None else _ANSWERS.get(func)
+        # Only with symbols: a number cannot be guarded on, so that torch's own answer holds.
         if answer is not None and _has_symbolic_sizes(args[0]):
             with self:
                 told = answer(*args, **(kwargs or {}))

@@ -35,6 +35,7 @@ def transformed(
     args, kwargs, options = _plain(tuple(args)), _plain(kwargs), _plain(options)
     if transform == "jvp":
         return torch.func.jvp(function, *args, **options)
+    # The graph has the pullback's call in one node with `vjp` itself: forward and backward run together.
     if transform == "vjp":
         primals, cotangents = args
         return torch.func.vjp(function, *primals, **options)[1](*cotangents)
@@ -62,6 +63,7 @@ def _plain(tree: object) -> Any:
 
 
 def _arranged(result: object, tensors: Sequence[torch.Tensor]) -> object:
+    """The tensors put back where the function had them in what it returns."""
     if isinstance(result, int):
         return tensors[result]
     if isinstance(result, dict):

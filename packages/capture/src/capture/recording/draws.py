@@ -16,7 +16,7 @@ States = list[tuple[torch.Generator, torch.Tensor]]
 
 
 class NotingDraws(SymbolicSizesMode):
-    """Keeps in mind on which devices random numbers would have been drawn."""
+    """A fake tensor mode that notes on which devices random numbers would have been drawn, and how often."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
@@ -35,7 +35,7 @@ class NotingDraws(SymbolicSizesMode):
 
 
 def _draws(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
-    """Attention draws where it drops something."""
+    """True if this call draws random numbers: attention does only where it drops something."""
     for position, argument in enumerate(schema_of(func).arguments):
         if argument.name == "dropout_p":
             given = args[position] if position < len(args) else kwargs.get("dropout_p", argument.default_value)
@@ -44,7 +44,7 @@ def _draws(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object
 
 
 def states_of(devices: Iterable[torch.device]) -> Callable[[], States]:
-    """What asks the generators of these devices for their states, those of the CPU in any case: seeds come from it."""
+    """A function that gives the states of these devices' generators, and of the CPU's, from which seeds come."""
     generators = [torch.default_generator]
     generators += [torch.cuda.default_generators[device.index or 0] for device in devices if device.type == "cuda"]
 

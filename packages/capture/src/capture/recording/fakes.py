@@ -42,7 +42,7 @@ class Fakes:
             return self.mode.from_tensor(tensor, static_shapes=True, trace=False)
 
     def _is_plain(self, tensor: torch.Tensor) -> bool:
-        """Nothing to carry over but type, layout, device and whether gradients are wanted."""
+        """True if a fake has to carry over nothing but type, layout, device and whether gradients are wanted."""
         return (
             type(tensor) in (torch.Tensor, torch.nn.Parameter)
             and tensor.layout is torch.strided
@@ -54,6 +54,8 @@ class Fakes:
         )
 
     def _plain(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The fake of such a tensor, over the fake memory that its storage has."""
+        # The modes in force are for the program's tensors: this one is made below all of them.
         with DisableTorchDispatch(), torch.no_grad():
             memory = self._memory.get(_memory_of(tensor))
             if memory is None:
@@ -69,7 +71,7 @@ class Fakes:
         return fake if tensor.is_leaf else self.with_history(fake)
 
     def with_history(self, fake: torch.Tensor) -> torch.Tensor:
-        """Not a leaf, so that the program may change it in place."""
+        """A fake that is no leaf, so that the program may change it in place."""
         with torch.enable_grad(), self.mode:
             if not fake.requires_grad:
                 return fake.view_as(fake)
@@ -77,24 +79,25 @@ class Fakes:
             if str(copy.stride()) == str(fake.stride()):  # to compare symbolic ones would be a guard
                 return copy
             size, stride = fake.size(), fake.stride()
+            # An expanded tensor: a clone gives each element its own place, which has to be taken back.
             if any(isinstance(step, int) and not step for step in stride):
                 return copy.as_strided(size, stride)
             return torch.empty_strided(size, stride, dtype=fake.dtype, device=fake.device).copy_(fake)
 
     def viewed(self, fake: torch.Tensor) -> torch.Tensor:
-        """The same as a view."""
+        """The fake once more, as a view."""
         with torch.enable_grad(), self.mode:
             return torch.ops.aten.alias.default(fake)
 
     def like_its_base(self, base: torch.Tensor) -> torch.Tensor:
-        """Of what wants gradients only because its base does, which ``base`` stands for."""
+        """A fake that wants gradients only because its base does, which ``base`` stands for."""
         base.requires_grad_(True)
         with torch.no_grad(), self.mode:
             return base.view_as(base)
 
 
 def has_gradients_of_its_base(tensor: torch.Tensor) -> bool:
-    """Whether it is a leaf that wants gradients, none of which arrive at it: its base got to want them later."""
+    """True for a leaf that wants gradients and gets none: its base got to want them later."""
     if not (tensor.requires_grad and tensor.is_leaf and is_view(tensor)):
         return False
     with torch.enable_grad():
@@ -103,7 +106,7 @@ def has_gradients_of_its_base(tensor: torch.Tensor) -> bool:
 
 
 def is_unaware_of_its_history(tensor: torch.Tensor) -> bool:
-    """Whether it is a view that came without a history, of what got one since, and that nobody has looked at.
+    """True for a view that came without a history, whose base has one since, and that nobody has looked at.
 
     To torch it is a leaf, which is refused to whoever changes it in place, and no longer is once somebody asks for its
     history.  Torch looks past that, and warns, where it is asked for the gradient of what is no leaf.
@@ -121,7 +124,10 @@ def is_unaware_of_its_history(tensor: torch.Tensor) -> bool:
 
 
 class Arrived:
-    """What an operator may change in place of an input besides its data; a backend is told what comes with the call."""
+    """The metadata with which an input came, which operators may change besides its data.
+
+    A backend is told what comes with the call, and not what the graph has made of it.
+    """
 
     def __init__(self, fake: torch.Tensor) -> None:
         self._gradients = _gradients_of(fake)
@@ -137,6 +143,7 @@ class Arrived:
         if self._layout is None or (same and self._version == _version_of(fake) is not None):
             return fake
         layout = fake.size(), fake.stride(), fake.storage_offset()
+        # Other memory than it came with is not to be undone: `_Checked` breaks the graph there.
         if _memory_of(fake) != self._memory or (same and str(layout) == str(self._layout)):
             return fake
         with torch.no_grad(), fakes.mode:
@@ -147,7 +154,7 @@ class Arrived:
 
 
 def _gradients_of(fake: torch.Tensor) -> tuple[bool, bool]:
-    """Whether it wants gradients, and whether it is a leaf."""
+    """The two facts that autograd knows a tensor by: whether it wants gradients, and whether it is a leaf."""
     try:
         return fake.requires_grad, fake.is_leaf
     except RuntimeError:  # a view made without histories, of what has one since: torch tells nothing more of it
@@ -155,7 +162,7 @@ def _gradients_of(fake: torch.Tensor) -> tuple[bool, bool]:
 
 
 def _version_of(tensor: torch.Tensor) -> int | None:
-    """Tensors made in inference mode count no changes."""
+    """The count of a tensor's changes; None for tensors made in inference mode, which count none."""
     return None if tensor.is_inference() else int(version_of(tensor))
 
 

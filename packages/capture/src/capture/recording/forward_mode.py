@@ -16,11 +16,12 @@ _CLOSED = -1
 
 
 def is_open() -> bool:
+    """True if a level of forward-mode gradients is open."""
     return bool(getattr(torch.autograd.forward_ad, _LEVEL.name, _CLOSED) != _CLOSED)
 
 
 def closed() -> list[Guard]:
-    """What all code relies on."""
+    """The guard that none is open, on which all code relies."""
     if not hasattr(torch.autograd.forward_ad, _LEVEL.name):
         return []
     return [Guard(_LEVEL, "equals", (_CLOSED,), None, "no level of forward-mode gradients is open")]

@@ -15,6 +15,8 @@ import torch
 
 
 class _Spent(torch.autograd.Function):
+    """A step of autograd that passes a tensor on, and refuses to be gone through backward, in torch's own words."""
+
     @staticmethod
     def forward(ctx: object, tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
         return tensor.detach()  # what was given itself would come back as a view of itself
@@ -34,20 +36,22 @@ def _as_it_is(saved: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def _spent_as(name: str) -> type[_Spent]:
-    """Its step is printed by the name that eager's has."""
+    """The class of such steps for a name, by which autograd prints them: the name that eager's step has."""
     made: type[_Spent] = types.new_class(name, (_Spent,))
     return made
 
 
 def with_spent_history(name: str, tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
+    """The tensor with a history that was used up, printed by the name that eager's last step has."""
     with torch.enable_grad():
+        # The empty tensor wants a gradient, so that there is a step whatever the others want.
         spent: torch.Tensor = _spent_as(name).apply(tensor, torch.empty(0, requires_grad=True), *behind)
     type(spent.grad_fn).__name__ = name
     return spent
 
 
 def view_with_spent_history(name: str, tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
-    """For what is a view in eager, which is refused where something needs to be none: ``detach_`` for one."""
+    """The same for a view in eager, which is refused where a tensor may be none, as by ``detach_``."""
     spent = with_spent_history(name, tensor, *behind)
     with torch.enable_grad():
         return spent.view_as(spent)

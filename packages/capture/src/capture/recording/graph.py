@@ -55,17 +55,23 @@ _STATE_SWITCHES: tuple[object, ...] = (
 GONE = "gone"  # in the meta of a node that is no longer in the graph, but in a module of it
 
 
-# What FX keeps for tracebacks, where this release does it in this way.
+# The texts of modules that FX keeps for tracebacks, where this release does it in this way.
 _TEXTS: dict[str, str] = getattr(getattr(fx.graph_module, "_loader", None), "eval_cache", {})
 
 
 def _shapes() -> ModuleType:
-    """What is known of dynamic sizes; it brings along sympy, which takes longer to import than all of capture."""
+    """The module that knows of dynamic sizes, imported when there are some.
+
+    It brings along sympy, which takes longer to import than all of capture.
+    """
     return importlib.import_module("capture.recording.shapes")
 
 
 def _as_text_means(target: Callable[..., object], args: Sequence[Any]) -> Callable[..., object]:
-    """FX writes an operator between its operands without brackets, and ``-2 ** x`` is minus ``2 ** x``."""
+    """The function that computes, for a negative number to a power, what the text of the graph would not say.
+
+    FX writes an operator between its operands without brackets, and ``-2 ** x`` is minus ``2 ** x``.
+    """
     negative = target is operator.pow and isinstance(args[0], (int, float)) and str(args[0]).startswith("-")
     if not negative:
         return target
@@ -107,8 +113,10 @@ class GraphRecorder:
 
     @functools.cached_property
     def graph(self) -> fx.Graph:
-        """Made when something is to be recorded: most frames compute nothing, and a graph is a cycle of objects, which
-        programs that count what a collection finds would meet.
+        """The graph, made when something is to be recorded.
+
+        Most frames compute nothing, and a graph is a cycle of objects, which programs that count what a collection
+        finds would meet.
         """
         return fx.Graph()
 
@@ -132,14 +140,14 @@ class GraphRecorder:
         return node
 
     def example(self, source: Source) -> object:
-        """What stands for an input, as it comes with the call."""
+        """The fake for an input, as it comes with the call."""
         node = self.inputs[source]
         value = node.meta["val"]
         came = self._came[node].again(value, self.fakes) if node in self._came else value
         return self.fakes.viewed(came) if node in self.views else came
 
     def fake_input(self, tensor: torch.Tensor, source: Source, layout: OpenLayout) -> torch.Tensor:
-        """The metadata of a real tensor; what is open of its sizes and strides becomes symbols."""
+        """The fake tensor for a real one; what is open of its sizes and strides becomes symbols."""
         if has_gradients_of_its_base(tensor):
             return self.fakes.like_its_base(self.fake_input(tensor.detach(), source, layout))
         if not layout:
@@ -158,6 +166,7 @@ class GraphRecorder:
         return fake if fake.is_leaf is tensor.is_leaf else self.fakes.with_history(fake)
 
     def strides_relied_on(self, fake: torch.Tensor, tensor: torch.Tensor) -> Relied:
+        """The strides of an input that a call has to have, in the form of ``guards.layouts``."""
         relied: Relied = fake.stride() if self.shape_env is None else _shapes().strides_relied_on(fake, tensor)
         return relied
 
@@ -167,25 +176,26 @@ class GraphRecorder:
         return made
 
     def source_of(self, number: torch.SymInt | torch.SymFloat) -> Source | None:
-        """How a number is computed from what the frame starts from, if it is."""
+        """The formula by which a number follows from what the frame starts from; None if it does not."""
         source: Source | None = _shapes().source_of(number)
         return source
 
     def relations(self, location: Location) -> list[Guard]:
-        """What the trace relied on of dynamic sizes."""
+        """The guards for what the trace relied on of dynamic sizes."""
         return [] if self.shape_env is None else list(_shapes().relations(self.shape_env, location))
 
     def fixed_sizes(self) -> int:
-        """How often something took what varies for a constant."""
+        """The number of times that something took what varies for a constant."""
         return 0 if self.shape_env is None else int(_shapes().fixed_sizes(self.shape_env))
 
     def reader_of(self, size: torch.SymInt) -> Callable[[Inputs], int] | None:
-        """How a size follows from what the frame starts from, if it does."""
+        """A function that computes a size from what the frame starts from; None if it does not follow from that."""
         reader: Callable[[Inputs], int] | None = _shapes().reader_of(size)
         return reader
 
     @contextlib.contextmanager
     def _insertion_point(self) -> Iterator[None]:
+        """A context in which nodes are put behind the last input: all placeholders come before everything else."""
         last = self._last_input
         root = next(iter(self.graph.nodes), None)
         place = self.graph.inserting_after(last) if last is not None else self.graph.inserting_before(root)
@@ -208,6 +218,7 @@ class GraphRecorder:
     def call(
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, object], example: object
     ) -> fx.Node:
+        """Adds the call of a function."""
         self.operations += 1
         self.mode.journal.count_lists()
         node = self.graph.call_function(_as_text_means(target, args), args, kwargs)
@@ -215,6 +226,7 @@ class GraphRecorder:
         return node
 
     def call_method(self, name: str, args: tuple[object, ...], kwargs: dict[str, object], example: object) -> fx.Node:
+        """Adds the call of a method."""
         self.operations += 1
         node = self.graph.call_method(name, args, kwargs)
         _describe(node, example)
@@ -234,7 +246,7 @@ class GraphRecorder:
             node.meta[name] = True
 
     def assumptions(self) -> object:
-        """What is taken for granted of data-dependent sizes, up to now; nothing checks it at run time."""
+        """A mark of what is taken for granted of data-dependent sizes so far; nothing checks it at run time."""
         return None if self.assumed is None else self.assumed.mark()
 
     def assumed_since(self, mark: object) -> list[object]:
@@ -245,24 +257,25 @@ class GraphRecorder:
         return _shapes().not_negative(condition)
 
     def is_data_dependent(self, symbol: object) -> bool:
-        """Whether a symbol stands for a data-dependent value."""
+        """True if a symbol stands for a data-dependent value."""
         return bool(_shapes().is_data_dependent(symbol))
 
     def switch(self, function: Any, *args: object) -> object:
-        """Record a change of the library's state and make it, so that fake operations see it too."""
+        """Records a change of the library's state and makes it, so that fake operations see it too."""
         nodes = tuple(arg.node if isinstance(arg, Handle) else arg for arg in args)
         actual = tuple(arg.live if isinstance(arg, Handle) else arg for arg in args)
         node = self.graph.call_function(function, nodes)
         return Handle(node, function(*actual))
 
     def computes(self) -> bool:
-        """Whether there is more than arithmetic on sizes."""
+        """True if the graph has more than arithmetic on sizes and switches of state."""
         operations = (node for node in self.nodes if node.op != "placeholder")
         return any(node.target not in _STATE_SWITCHES and not _is_number(node.meta["val"]) for node in operations)
 
     def changes_an_input(self) -> bool:
-        """Also through a view or ``.data``, which counts changes by itself, and where that cannot be told: tensors made
-        in inference mode count none.
+        """True if an input is changed, also through a view or ``.data``, or where that cannot be told.
+
+        A write through ``.data`` is counted apart from the tensor's; tensors made in inference mode count none.
         """
         tensors = [value for node in self.inputs.values() if isinstance(value := node.meta["val"], torch.Tensor)]
         memory = set(map(memory_of, tensors))
@@ -272,11 +285,11 @@ class GraphRecorder:
         )
 
     def had_history(self, node: fx.Node) -> bool:
-        """Whether an input wanted gradients when it came."""
+        """True if an input wanted gradients when it came."""
         return bool(node.meta["history"][0])
 
     def history_changed(self, node: fx.Node) -> bool:
-        """Whether an operation that autograd follows was done to an input in place."""
+        """True if an operation that autograd follows was done to an input in place."""
         return bool(node.meta["history"][1] is not node.meta["val"].grad_fn)
 
     def changed_memory(self) -> set[int | None]:
@@ -298,7 +311,7 @@ class GraphRecorder:
         return {memory_of(value) for node in older if isinstance(value := node.meta.get("val"), torch.Tensor)}
 
     def mark(self) -> tuple[int, set[fx.Node]]:
-        """What there is now, for ``forget``."""
+        """The state of the graph to go back to by ``forget``."""
         return self.operations, set(self.nodes)
 
     def forget(self, mark: tuple[int, set[fx.Node]]) -> None:
@@ -314,12 +327,12 @@ class GraphRecorder:
     def close_region(
         self, mark: tuple[int, set[fx.Node]], passed: Sequence[fx.Node], options: Mapping[str, object]
     ) -> None:
-        """What was recorded since is to be run again by backward instead of being kept for it."""
+        """Marks what was recorded since as a region, which backward runs again instead of keeping its tensors."""
         nodes = [node for node in self.nodes if node not in mark[1] and node.op != "placeholder"]
         self.regions.close(nodes, passed, options)
 
     def entry(self, outer: fx.Node, example: torch.Tensor) -> fx.Node:
-        """What a transformed function sees of a tensor, until ``cut`` makes a module of the function."""
+        """A node for a tensor as a transformed function sees it, until ``cut`` makes a module of the function."""
         node = self.graph.call_function(transformed, (outer,))
         _describe(node, example)
         return node
@@ -344,6 +357,7 @@ class GraphRecorder:
         nodes = [node for node in self.nodes if node not in outside and node.op != "placeholder"]
         nodes = _without_numbers_of_others(nodes, entries)
         inside = {*nodes, *entries}
+        # In the order of use: a set of nodes would have another order in each process.
         used = [step for node in nodes for step in node.all_input_nodes]
         given = [step for step in dict.fromkeys([*used, *results]) if step not in inside]
         module = module_of(nodes, [*entries, *given], results, f"function_{self._cuts}", self._root)
@@ -373,6 +387,7 @@ class GraphRecorder:
         memory = {memory_of(value) for node in live if isinstance(value := node.meta.get("val"), torch.Tensor)}
         found: list[fx.Node] = []
         for node in self.nodes:
+            # Eager would raise there, so the graph must: a result that nobody uses keeps the operator.
             if node not in live and node.meta.get("may_raise"):
                 given = [node, *node.all_input_nodes] if node.meta["val"] is None else [node]
                 tensors = [each for each in given if isinstance(each.meta.get("val"), torch.Tensor)][:1]
@@ -384,9 +399,10 @@ class GraphRecorder:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, outputs: list[fx.Node], name: str) -> tuple[fx.GraphModule, list[Source]]:
-        """Close the graph; returns the module and the sources of the inputs that it really uses."""
+        """Closes the graph; returns the module and the sources of the inputs that it really uses."""
         self.mode.journal.closed = True
         root = self._root
+        # While something was recorded, regions were marks on nodes: only now is it known what is used of each.
         outputs = self.regions.fold(self.graph, outputs, root)
         self.graph.output(tuple(outputs))
         self._drop_state_switches_without_work()
@@ -420,7 +436,7 @@ class GraphRecorder:
 
 
 def _let_text_go_with(module: fx.GraphModule) -> None:
-    """FX keeps the text of a module's ``forward`` for tracebacks, and would keep it for ever."""
+    """Lets the text of a module's ``forward`` go with it: FX keeps it for tracebacks, and would keep it for ever."""
     forward = type(module).forward
     weakref.finalize(forward, _forget_text, forward.__code__.co_filename).atexit = False
 
@@ -431,6 +447,7 @@ def _forget_text(filename: str) -> None:
 
 
 def _without_numbers_of_others(nodes: Sequence[fx.Node], entries: Sequence[fx.Node]) -> list[fx.Node]:
+    """The nodes, but for numbers that follow from numbers outside: those the program may go on with there."""
     inside = {*nodes, *entries}
     for node in nodes:
         if _is_number(node.meta.get("val")) and inside.isdisjoint(node.all_input_nodes):
@@ -450,17 +467,21 @@ def _describe(node: fx.Node, example: object) -> None:
 
 
 def _is_changed(node: fx.Node) -> bool:
+    """True if a node's tensor was changed since the node gave it."""
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and "version" in node.meta and version_of(value) != node.meta["version"]
 
 
 def memory_of(tensor: torch.Tensor) -> int | None:
-    """What tensors over the same memory share; None for layouts without a storage of their own."""
+    """The address of the storage, which tensors over the same memory share; None for layouts without one."""
     return int(cdata_of(tensor.untyped_storage())) if tensor.layout is torch.strided else None
 
 
 def _updates_statistics(node: fx.Node) -> bool:
-    """These normalisations change running statistics without counting it; the sixth argument says whether they do."""
+    """True for normalisations that change running statistics, which they do not count as a change.
+
+    The sixth argument says whether they do.
+    """
     if not _operation(node).endswith(("batch_norm", "instance_norm")):
         return False
     flags = [*node.args[5:6], *(node.kwargs[name] for name in ("training", "use_input_stats") if name in node.kwargs)]
@@ -473,8 +494,9 @@ def _operation(node: fx.Node) -> str:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Errors of fake operations are the user's own, and eager reports them: torch's log of them would come first and
-    twice.
+    """A context in which torch does not log errors of fake operations.
+
+    They are the user's own, and eager reports them: torch's log of them would come first, and twice.
     """
     log = logging.getLogger(FakeTensorMode.__module__)
     log.addFilter(_drop)
@@ -489,7 +511,7 @@ def _drop(record: logging.LogRecord) -> bool:
 
 
 class Handle:
-    """What a state switch returned: its node in the graph, and the live object of the evaluation."""
+    """The result of a state switch: its node in the graph, and the live object of the evaluation."""
 
     __slots__ = ("live", "node")
 

@@ -23,12 +23,16 @@ from capture.values.tensor import TensorValue
 
 
 def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[torch.Tensor]) -> None:
-    """To be called after an operation was run on fakes; what it changed lies in the memory of its operands."""
+    """Breaks the graph where an operation changed a history that fakes do not show as the real tensors would.
+
+    To be called after the operation was run on fakes; what it changed lies in the memory of its operands.
+    """
     with asking_for_histories():
         _insist_on_known_histories(ctx, name, operands)
 
 
 def _insist_on_known_histories(ctx: Recording, name: str, operands: Collection[torch.Tensor]) -> None:
+    """Breaks the graph where the operation changed a history that fakes do not show as the real tensors would."""
     if name == "detach_":
         _insist_on_no_view(ctx, operands)
     _insist_that_nobody_watches(ctx, name)
@@ -47,20 +51,26 @@ def _insist_on_known_histories(ctx: Recording, name: str, operands: Collection[t
 
 
 def note_view(ctx: Recording, result: torch.Tensor, *, one_of_several: bool) -> None:
-    """Of what a change of its base may leave without a history that can be told: views that were made without any, and
-    those that one operator made together."""
+    """Notes a result whose history torch may be unable to tell, once its base is changed.
+
+    Such are views that were made without a history, and those that one operator made together.
+    """
     if (one_of_several or not torch.is_grad_enabled()) and not result.is_inference() and is_view(result):
         ctx.graph.views_without_history.setdefault(memory_of(result), []).append(result)
 
 
 def insist_on_unchanged_neighbours(ctx: Recording, value: TensorValue) -> None:
-    """An input that is met after another in its memory got a history comes with one that its fake has not."""
+    """Breaks the graph where an input shares memory with one whose history was changed in it.
+
+    In eager it would have got another history as well, which a fake that is made only now has not.
+    """
     inputs = ctx.graph.inputs_over.get(memory_of(value.fake), ())
     if any(fake is not value.fake and _has_another_history(ctx, fake) for fake in inputs):
         ctx.stop(Kind.AUTOGRAD, f"{value.describe()} shares memory with a tensor whose history was changed")
 
 
 def _has_another_history(ctx: Recording, fake: torch.Tensor) -> bool:
+    """True if an input's history is no longer the one that it came with."""
     known = ctx.tensors.get(id(fake))
     if known is None:
         return False
@@ -72,13 +82,16 @@ def _has_another_history(ctx: Recording, fake: torch.Tensor) -> bool:
 
 
 def _is_first_of_a_view(step: Any) -> bool:
-    """Whether a tensor without a history got one by what was written to a view of it."""
+    """True if a tensor without a history got one by what was written to a view of it."""
     return type(step).__name__ == "CopySlices" and step.next_functions[0][0] is None
 
 
 def _insist_on_being_no_view(ctx: Recording, name: str, fake: torch.Tensor) -> None:
-    """A view learns of a history that reached it through another view when somebody asks for it; until then, torch
-    refuses to change it.  Its fake is no view, and knows at once."""
+    """Breaks the graph for a view that gets a history through another view.
+
+    A view learns of that when somebody asks for its history; until then, torch refuses to change it.  Its fake is no
+    view, and knows at once.
+    """
     value = ctx.tensors.get(id(fake))
     if value is None or value.source is None:
         return
@@ -88,8 +101,10 @@ def _insist_on_being_no_view(ctx: Recording, name: str, fake: torch.Tensor) -> N
 
 
 def _tell_views(ctx: Recording, written: Iterable[torch.Tensor]) -> None:
-    """Backends are told which inputs with a history are views, once there was a write to them: autograd gives these
-    another history then, and others not in the same way."""
+    """Notes which inputs with a history are views, once there was a write to them, for backends to be told.
+
+    Autograd gives views another history then, and others not in the same way.
+    """
     for fake in written:
         value = ctx.tensors.get(id(fake))
         if value is None or value.source is None or id(fake) in ctx.graph.told or not has_known_history(fake):
@@ -101,9 +116,10 @@ def _tell_views(ctx: Recording, written: Iterable[torch.Tensor]) -> None:
 
 
 def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
-    """A tensor that has hooks or keeps its gradient is changed in place by CPython: they move to its new history.
+    """Breaks the graph where a tensor is changed in place that has hooks or keeps its gradient.
 
-    Torch lets nobody change a leaf."""
+    CPython changes it, as hooks move to its new history.  Torch lets nobody change a leaf.
+    """
     for key, (value, step) in list(ctx.graph.arrived.items()):
         if _last_step(ctx, name, value.fake) is not step:
             del ctx.graph.arrived[key]
@@ -114,7 +130,7 @@ def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
 
 
 def _insist_on_no_view(ctx: Recording, operands: Iterable[torch.Tensor]) -> None:
-    """Torch detaches no views in place, and fakes of them need be none."""
+    """Breaks the graph where ``detach_`` is called on a view, which torch refuses: the fake of one need be none."""
     for operand in operands:
         value = ctx.tensors.get(id(operand))
         if value is not None and value.source is not None:
@@ -131,6 +147,6 @@ def _last_step(ctx: Recording, name: str, fake: torch.Tensor) -> object:
 
 
 def _spoilt(ctx: Recording, explanation: str) -> NoReturn:
-    """The fakes have changed, so evaluation starts again."""
+    """Breaks the graph ahead of the operation: the fakes have changed, so evaluation restarts."""
     ctx.graph.spoilt += 1
     ctx.stop(Kind.AUTOGRAD, explanation, "it runs as in eager; the rest of the function is captured")

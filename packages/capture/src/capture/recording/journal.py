@@ -41,7 +41,7 @@ _OF_ALL_TYPES = frozenset((
     "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "isnan", "isinf", "isfinite", "alias",
     "lift_fresh", "masked_fill",
 ))  # fmt: skip
-"""What no kernel refuses for its operands' types, or what fakes refuse as well."""
+"""Operators of which no kernel refuses operands for their types, or of which fakes refuse the same."""
 _OF_LISTS = ("_foreach_", "_fused_")
 _KEEPS_NUMBERS = ("copy", "fill", "zero")
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
@@ -51,7 +51,7 @@ _USUAL = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What an operator's schema and name say."""
+    """The traits of an operator, by its schema and its name."""
 
     always: bool  # whatever it is given, it may raise
     of_integers: bool  # where integers are among its operands
@@ -65,11 +65,14 @@ class Traits:
 
 @cache
 def traits_of(func: OpOverload) -> Traits:
+    """The traits of an operator; an operator of another library than torch may raise whatever it is given."""
     name = schema_of(func).name.rpartition("::")[2]
     plain = name.rstrip("_")
     of_torch = func.namespace in ("aten", "prims")
+    # By its name, as torch has no mark for operators that look at data.
     always = not of_torch or plain.startswith(_LOOKS_AT_VALUES)
     moves = torch.Tag.pointwise in func.tags or plain in _MOVES or _is_view(func)
+    # Norms write their running statistics too, which no schema marks: ``statistics`` tells.
     arguments = enumerate(schema_of(func).arguments)
     changed = [(p, a) for p, a in arguments if a.alias_info is not None and a.alias_info.is_write]
     return Traits(
@@ -85,8 +88,11 @@ def traits_of(func: OpOverload) -> Traits:
 
 
 def _work_of(func: OpOverload, plain: str) -> int:
-    """Views, numbers that are read, and types that are changed to read one, are nothing.  Of a program's own operators
-    nothing is known."""
+    """The number of kernels that an operator comes to in eager, about.
+
+    Views, numbers that are read, and types that are changed to read one, are nothing.  Of a program's own operators
+    nothing is known.
+    """
     gives_tensors = any("Tensor" in str(returned.type) for returned in schema_of(func).returns)
     if _is_view(func) or not gives_tensors or plain == "_to_copy":
         return 0
@@ -94,6 +100,7 @@ def _work_of(func: OpOverload, plain: str) -> int:
 
 
 def _is_view(func: OpOverload) -> bool:
+    """True if a result lies in the memory of an operand, and is not the operand itself."""
     infos = [argument.alias_info for argument in (*schema_of(func).arguments, *schema_of(func).returns)]
     return any(info is not None and not info.is_write for info in infos)
 
@@ -103,12 +110,13 @@ def _has_integers(operands: object) -> bool:
 
 
 def _has_unusual_types(operands: object) -> bool:
-    """Whether the types of tensors differ, or are no common ones of floats."""
+    """True if the types of tensors differ, or are no common ones of floats."""
     kinds = {tensor.dtype for tensor in tensors_in(operands)}
     return len(kinds) > 1 or not kinds <= _USUAL
 
 
 def _has_plain_numbers(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """True if no operand is a truth, which some kernels refuse where they take numbers."""
     return not any(isinstance(each, bool) for each in (*args, *kwargs.values()))
 
 
@@ -135,6 +143,7 @@ class Journal:
         self.work = 0  # how many kernels the operators would be in eager, about
 
     def note(self, func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """Notes an operator before it runs on fakes: what it writes, and in what ways it may raise."""
         if self.closed:
             return
         traits = traits_of(func)
@@ -145,6 +154,7 @@ class Journal:
             self.written.setdefault(int(cdata_of(memory)), memory)
             self.order.append(int(cdata_of(memory)))
         raises = traits.always or (traits.of_integers and _has_integers((args, kwargs)))
+        # A size that only the data tell may be 0, which many operators refuse.
         if self.are_of_data is not None and not (raises or traits.simple):
             raises = self.are_of_data(tensors_in((args, kwargs)))
         raiser = raises or (traits.of_some_types and _has_unusual_types((args, kwargs)))
@@ -153,6 +163,7 @@ class Journal:
             self._in_lists += [(tensor, version_of(tensor)) for tensor in written if not tensor.is_inference()]
 
     def _note_what_may_happen(self, raisers: int, raises: bool, is_doubtful: bool) -> None:
+        """Marks all memory that was written so far as written before something that may raise."""
         self.raisers += raisers
         self._raising += raises
         self._doubtful += is_doubtful
@@ -164,24 +175,24 @@ class Journal:
             self.before_raising.update(self.written)
 
     def counts(self) -> tuple[int, ...]:
-        """How often what happened."""
+        """The counts of all that is noted, to be compared with later ones."""
         return self.doubts, self.raisers, self._raising, self._doubtful, len(self.order)
 
     def effects_since(self, before: tuple[int, ...], draws: int) -> Effects | None:
-        """None where memory was written: that cannot be told again.  Nobody asks for those that a backend has."""
+        """The difference of the counts as one record; None where memory was written, which cannot be told again."""
         doubts, raisers, raising, doubtful_, written = map(operator.sub, self.counts(), before)
         if written:
             return None
         return Effects(doubts, raisers, raising > 0, doubtful_ > 0, draws)
 
     def note_again(self, effects: Effects) -> None:
-        """An operator that does what it did before."""
+        """Notes an operator that does what it did before."""
         if not self.closed:
             self.doubts += effects.doubts
             self._note_what_may_happen(effects.raisers, effects.raises, effects.doubtful)
 
     def count_lists(self) -> None:
-        """Torch's kernels count a change of each tensor of a list that they write; its fakes count none."""
+        """Counts a change of each tensor of a list that was written, as torch's kernels do; its fakes count none."""
         pairs, self._in_lists = self._in_lists, []
         uncounted = [tensor for tensor, version in pairs if version_of(tensor) == version]
         if uncounted:
@@ -190,6 +201,7 @@ class Journal:
     def _written(
         self, func: OpOverload, traits: Traits, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> list[torch.Tensor]:
+        """The operands that an operator writes to, by its schema; running statistics are not marked there."""
         given = [args[place] if place < len(args) else kwargs.get(name) for place, name in traits.writes]
         if traits.statistics:
             arguments = schema_of(func).arguments
@@ -215,12 +227,13 @@ class Noting(NotingDraws):
 
     @cached_property
     def avoid_device_init(self) -> bool:
-        """Torch looks for devices each time that the mode is entered; none come while a graph is recorded."""
+        """Torch's answer, kept: it looks for devices each time that the mode is entered, and none come meanwhile."""
         return bool(super().avoid_device_init)
 
     def dispatched(
         self, func: OpOverload, types: object, args: Any = (), kwargs: Mapping[str, object] | None = None
     ) -> object:
+        """Runs an operator on fakes, or gives again what it gave for such operands before."""
         if func is _DEVICE:  # asked many times, by torch's functions in C++
             return args[0].device
         call = None if self.remembered is None else self.remembered.call(func, args, kwargs or {})
@@ -228,6 +241,7 @@ class Noting(NotingDraws):
             return self._run(func, types, args, kwargs or {})
         if call.outcome is None:
             return self._run_and_remember(call, self.remembered, func, types, args, kwargs or {})
+        # Operators that a fake kernel is made of are no work of their own: the outer one was counted.
         if self._depth == 0:
             self.journal.work += call.outcome.work
         self.journal.note_again(call.outcome.effects)

@@ -23,7 +23,7 @@ _SWITCHES = (
 
 
 class _Modes:
-    """What is in force now; of autocast only the devices that are asked for."""
+    """The modes in force when it is made; of autocast only those of the devices that are asked for."""
 
     def __init__(self, devices: Collection[str]) -> None:
         self.grad = torch.is_grad_enabled()
@@ -43,14 +43,14 @@ class _Modes:
         torch.set_autocast_cache_enabled(self.caches)
         for _ in range(_autocast_depth() - self.depth):
             torch.autocast_decrement_nesting()
+        # Torch clears the cache of casts when the outermost autocast is left, which was left in no regular way here.
         if not self.depth:
             torch.clear_autocast_cache()
 
 
 @contextlib.contextmanager
 def modes_kept(devices: Collection[str] = ("cpu", "cuda")) -> Iterator[None]:
-    """Whatever runs within leaves the modes as they are, those of autocast for ``devices``, also where it fails half
-    way."""
+    """A context that leaves the modes as they were, those of autocast for ``devices``, also where it fails half way."""
     before = _Modes(devices)
     try:
         yield
@@ -59,6 +59,7 @@ def modes_kept(devices: Collection[str] = ("cpu", "cuda")) -> Iterator[None]:
 
 
 def _autocast_depth() -> int:
+    """The depth of autocasts, which torch tells only to who changes it."""
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()
 

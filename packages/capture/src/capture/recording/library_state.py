@@ -18,6 +18,7 @@ from capture.torch_versions import (
 )
 from capture.values import default_devices
 
+# Functions without arguments: the engine asks each in every call, and compares the answer.
 _STATE: tuple[tuple[str, Callable[[], object]], ...] = (
     ("is_grad_enabled", torch.is_grad_enabled),
     ("is_inference_mode_enabled", torch.is_inference_mode_enabled),
@@ -32,8 +33,10 @@ _STATE: tuple[tuple[str, Callable[[], object]], ...] = (
 
 
 def library_state(hooked: bool) -> dict[str, Callable[[], object]]:
-    """What all code relies on, as it may ask for a mode or set one, and compilers of graphs do; details only of
-    what is on."""
+    """The questions to torch whose answers all code relies on, by their names; details only of what is on.
+
+    Code may ask for a mode or set one, and compilers of graphs do.
+    """
     state = list(_STATE)
     state.append(("hooks on saved tensors", saved_tensors.are_shown if hooked else saved_tensors.innermost))
     if default_devices.in_force():

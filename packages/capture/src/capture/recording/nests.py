@@ -11,7 +11,7 @@ import torch
 
 
 def tensors_in(nest: object) -> list[torch.Tensor]:
-    """In the order in which they are met."""
+    """The tensors in a nest, in the order in which they are met."""
     found: list[torch.Tensor] = []
     _collect(nest.values() if isinstance(nest, dict) else nest, found)
     return found

@@ -48,8 +48,11 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def undecided() -> tuple[type[Exception], ...]:
-    """What torch raises where a data-dependent size decides; while nothing has such sizes, the module that
-    has the exception is not loaded, and importing it would take longer than most captures."""
+    """The exceptions that torch raises where a data-dependent size decides.
+
+    While nothing has such sizes, the module that has the exception is not loaded, and importing it would take longer
+    than most captures.
+    """
     module = sys.modules.get("torch.fx.experimental.symbolic_shapes")
     raised = None if module is None else vars(module).get("GuardOnDataDependentSymNode")
     return () if raised is None else (raised,)
@@ -63,6 +66,7 @@ _QUANTISED = frozenset(
 def record_operation(
     ctx: Recording, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool
 ) -> Value:
+    """Runs an operation on fakes and adds a node for it; breaks the graph where eager might do otherwise."""
     name = target if method else getattr(target, "__name__", str(target))
     insist_on_room(ctx)
     operands = _Operands(ctx, name)
@@ -72,6 +76,7 @@ def record_operation(
     if any(isinstance(given, torch.dtype) and given in _QUANTISED for given in (*fakes, *fake_options.values())):
         # Fakes would not be quantised, and what operators do with them would be something else.
         ctx.stop(Kind.TENSOR_LAYOUT, f"`{name}` gives a quantised tensor", "keep it out of the compiled function")
+    # Marks from before the run: what the fakes took for granted of sizes, or fixed, is known by what came since.
     assumed = ctx.graph.assumptions()
     fixed = ctx.fixed_sizes()
     operation = _Checked(ctx, name, kwargs, (fakes, fake_options))
@@ -83,6 +88,7 @@ def record_operation(
         hint = "it runs as in eager for every value; the rest of the function is captured"
         ctx.stop(Kind.DYNAMIC_SIZE, f"`{name}` takes what varies for a constant", hint)
     insist_on_known_histories(ctx, name, operation.tensors)
+    # Only now, when nothing more breaks the graph here: the leaf is made in this graph or outside of it.
     if _is_new_leaf(ctx, result):
         ctx.made_leaf(result)
     for condition in ctx.graph.assumed_since(assumed):
@@ -112,9 +118,11 @@ def insist_on_room(ctx: Recording) -> None:
 
 
 class _Checked:
-    """The memory of an operation's operands: one that gives a tensor other memory, or more or less of it, is CPython's
-    to run, for whoever else holds the tensor sees it; so is what eager may refuse.  The fakes have changed, so
-    evaluation starts again."""
+    """The memory of an operation's operands, from before it runs, to be compared with what it is afterwards.
+
+    An operation that gives a tensor other memory, or more or less of it, is CPython's to run, for whoever else holds
+    the tensor sees it; so is what eager may refuse.  The fakes have changed by then, so that evaluation restarts.
+    """
 
     def __init__(self, ctx: Recording, name: str, options: Mapping[str, Value], operands: object) -> None:
         self.ctx = ctx
@@ -128,13 +136,14 @@ class _Checked:
         self._work = ctx.graph.mode.journal.work
 
     def tell(self, node: fx.Node) -> None:
-        """Say of the operation what the operators that it consists of say."""
+        """Puts into the node's meta what the operators that the operation consists of may do."""
         mode = self.ctx.graph.mode
         node.meta["may_raise"] = mode.journal.raisers > self._raisers
         node.meta["draws"] = mode.draws > self._draws
         node.meta["work"] = mode.journal.work - self._work
 
     def _extents(self) -> list[tuple[object, ...]]:
+        """The memory, size and type of each operand, and its layout where that is somebody's to see."""
         found: list[tuple[Any, ...]] = []
         for tensor in self.tensors:
             storage = tensor.untyped_storage()
@@ -143,14 +152,18 @@ class _Checked:
         return found
 
     def _layout(self, tensor: torch.Tensor) -> tuple[object, ...]:
-        """An input's is the program's to see, and torch refuses to change that of some tensors; a gradient's must be
-        its leaf's where it is assigned, behind the graph."""
+        """The layout of an operand, where a change of it would be seen or refused.
+
+        An input's is the program's to see, and torch refuses to change that of some tensors; a gradient's must be its
+        leaf's where it is assigned, behind the graph.
+        """
         known = self.ctx.tensors.get(id(tensor))
         if known is not None and (known.source is not None or known.is_a_gradient):
             return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
         return tuple(tensor.shape) if self.with_shape else ()
 
     def insist_on_the_same(self) -> None:
+        """Breaks the graph where an operand was resized or moved, or eager may refuse the operation."""
         ctx, hint = self.ctx, "it runs as in eager; the rest of the function is captured"
         if self.before != self._extents():
             ctx.graph.spoilt += 1
@@ -161,8 +174,10 @@ class _Checked:
 
 
 def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber]) -> bool:
-    """A data-dependent size may turn out to be negative, which the operation would refuse.  Nothing is read or
-    written then, so it is time enough to ask after the graph."""
+    """True if the condition is that a data-dependent size is not negative, which the code asks after the graph.
+
+    The operation would refuse a negative one.  Nothing is read or written then, so it is time enough.
+    """
     size = ctx.graph.not_negative(condition)
     given = next((symbol for symbol in symbols if symbol.example.node.expr == size), None)
     if given is None:
@@ -172,6 +187,7 @@ def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber])
 
 
 def _is_new_leaf(ctx: Recording, result: object) -> bool:
+    """True for a tensor made here at which a history may begin."""
     if not isinstance(result, torch.Tensor) or not result.requires_grad or not is_leaf(result):
         return False
     # One that came in is a leaf of the program's, and none that this graph makes.
@@ -182,12 +198,14 @@ def _is_new_leaf(ctx: Recording, result: object) -> bool:
 def _run(
     ctx: Recording, name: str, target: Any, method: bool, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> object:
+    """Runs the operation on fakes; torch's errors become reasons to end the graph."""
     try:
         with ctx.graph.mode, _dispatch_of_symbolic_sizes(ctx), silenced():
             return getattr(args[0], target)(*args[1:], **kwargs) if method else fake_kernel(target)(*args, **kwargs)
     except Signal:
         raise
     except DynamicOutputShapeException:
+        # With symbols for sizes of the data there is a shape: evaluation restarts with them where they are wanted.
         ctx.need_symbols()
         ctx.stop(Kind.DATA_DEPENDENT_OPERATION, f"the shape of what `{name}` gives depends on the tensor's data")
     except (DataDependentOutputException, *undecided()):
@@ -205,7 +223,7 @@ def _run(
 
 
 def _dispatch_of_symbolic_sizes(ctx: Recording) -> AbstractContextManager[None]:
-    """Some operators take dynamic sizes only in the versions of them that torch has in Python."""
+    """A context in which operators that take dynamic sizes only in torch's Python versions are run by those."""
     return contextlib.nullcontext() if ctx.graph.shape_env is None else enable_python_dispatcher()
 
 
@@ -214,7 +232,7 @@ _KNOWN = (torch.Tensor, *_SYMBOLIC, int, float, complex, str, bytes, type(None),
 
 
 def _alien(result: object) -> object:
-    """What goes with a fake and means nothing to the tensor: its storage, its iterator, an object made of those."""
+    """An object that goes with a fake and means nothing to the tensor: its storage, its iterator."""
     if isinstance(result, (tuple, list, dict)):
         items = list(result.values()) if isinstance(result, dict) else result
         return next((alien for alien in map(_alien, items) if alien is not None), None)
@@ -222,7 +240,7 @@ def _alien(result: object) -> object:
 
 
 def _needs_a_node(result: object) -> bool:
-    """Whether only the run tells it; everything else is known from the operands, and stands in no graph."""
+    """True if only the run tells the result; all else is known from the operands, and stands in no graph."""
     if isinstance(result, (torch.Tensor, *_SYMBOLIC)):
         return True
     if isinstance(result, (tuple, list)):
@@ -233,7 +251,7 @@ def _needs_a_node(result: object) -> bool:
 
 
 def result_value(ctx: Recording, node: fx.Node, result: object, *, one_of_several: bool = False) -> Value:
-    """The value of what an operation gave; an operand that comes back is itself."""
+    """The value of an operation's result; an operand that comes back is itself."""
     if isinstance(result, torch.Tensor):
         # An operator in place gives its operand back, and so may one that finds nothing to do.
         known = ctx.tensors.get(id(result))
@@ -265,7 +283,7 @@ def _item(ctx: Recording, node: fx.Node, index: object, item: object) -> Value:
 
 
 def _number(ctx: Recording, node: fx.Node, result: Any) -> Value:
-    """A symbol as the program's number: a constant where sizes cancelled out, as in ``n - n``."""
+    """A symbol as the program's number; a constant where sizes cancelled out, as in ``n - n``."""
     expression = result.node.expr
     if not expression.free_symbols:
         return ConstantValue(
@@ -278,7 +296,7 @@ def _number(ctx: Recording, node: fx.Node, result: Any) -> Value:
 
 
 _TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
-"""What torch takes Python's types for, as in ``x.to(float)``."""
+"""The dtypes that torch takes Python's types for, as in ``x.to(float)``."""
 
 
 class _Operands:
@@ -299,6 +317,7 @@ class _Operands:
         return {name: node for name, (node, _) in pairs.items()}, {name: fake for name, (_, fake) in pairs.items()}
 
     def one(self, value: Value) -> tuple[object, object]:
+        """The node, or constant, for an operand, and what the fake operation is given for it."""
         if isinstance(value, LazyValue):
             value = realize(self.ctx, value)
         if isinstance(value, TensorValue):
@@ -308,6 +327,7 @@ class _Operands:
         if isinstance(value, ModuleOperand):
             return value.node, value.module
         if isinstance(value, ConstantValue):
+            # The same constant for the graph and the fakes: what the text says is what runs later.
             held = self._told(value, _spelled(value.value))
             return held, held
         if isinstance(value, SymbolicNumber):
@@ -317,6 +337,10 @@ class _Operands:
         return self._made_of_others(value)
 
     def _made_of_others(self, value: Value) -> tuple[object, object]:
+        """The same for a value that is made of others; notes how deep in containers it is.
+
+        FX has no words for members of enums in them.
+        """
         self._within += isinstance(value, (SequenceValue, DictValue))
         try:
             return self._container(value)
@@ -350,7 +374,7 @@ class _Operands:
         return constant, constant
 
     def _told(self, value: Value, constant: object) -> object:
-        """What the text of a graph says for it."""
+        """The constant in a form that the text of a graph can say; breaks the graph where there is none."""
         if isinstance(constant, type):
             constant = _TYPES.get(constant, constant)
         if not _has_text(constant) or (self._within and isinstance(constant, enum.Enum)):
@@ -364,7 +388,7 @@ _SAID_TOO = (torch.memory_format, enum.Enum, range, torch.Size)
 
 
 def _has_text(constant: object) -> bool:
-    """Whether FX writes it as an expression that gives it again."""
+    """True if FX writes it as an expression that gives it again."""
     if isinstance(constant, complex):
         return cmath.isfinite(constant)
     if isinstance(constant, (tuple, list)):
@@ -373,7 +397,7 @@ def _has_text(constant: object) -> bool:
 
 
 def _spelled(constant: object) -> object:
-    """What the text of a graph can say: numpy's floats are floats, and several flags at once, or none, are a number."""
+    """A constant in plain words: numpy's floats are floats, and several flags at once, or none, are a number."""
     if isinstance(constant, float):
         return float(constant)
     if isinstance(constant, enum.IntFlag) and constant.name not in type(constant).__members__:
@@ -389,8 +413,10 @@ _WHOLE = {
 
 
 def symbol_of(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
-    """A whole number read out of a tensor, or computed from such, as a symbol of the graph: what an operator takes as a
-    size or a position.  None where there is no such symbol."""
+    """A whole number read out of a tensor, or computed from such, as a symbol of the graph; None where there is none.
+
+    An operator takes it as a size or a position.
+    """
     if number.cls is not int or number.source is not None:
         return None
     # Once for each number: a second symbol for it would be another unknown size, and equal to the first by no rule.
@@ -409,7 +435,7 @@ def _read(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
 
 
 def _calculated(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
-    """The same of what was computed from such numbers, where symbols compute as Python does."""
+    """The same for a number that was computed from such numbers, where symbols compute as Python does."""
     function = None if number.function is None else _WHOLE.get(number.function)
     if function is None:
         return None

@@ -30,8 +30,10 @@ class _Checkpoint(Protocol):
 
 @dataclass(eq=False, slots=True)
 class _Runs:
-    """What ran the first time, with how many tensors were saved before, and how many of these ran again in which
-    backward."""
+    """The graphs that ran the first time, and how many of them ran again in which backward.
+
+    Each is kept with the number of tensors that were saved before it.
+    """
 
     graphs: list[tuple[int, RunTwice]] = field(default_factory=list)
     again: dict[object, int] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class RunTwice:
         self.sources = tuple(sources)
 
     def __call__(self, *args: object) -> object:
+        """Runs the graph, or in a checkpoint's second run the one that ran in this place the first time."""
         checkpoint, backward = _at_work()
         if checkpoint is None:
             return self.graph(*args)
@@ -56,11 +59,13 @@ class RunTwice:
         number = runs.again.get(backward, 0)
         runs.again[backward] = number + 1
         place, first = runs.graphs[number] if number < len(runs.graphs) else (0, self)
+        # Saved tensors are matched by place: where the places disagree, torch itself has the better error.
         if first is self or place != checkpoint.recomp_counter[backward]:
             return self.graph(*args)
         return first.instead_of(self, args)
 
     def instead_of(self, other: RunTwice, args: Sequence[object]) -> object:
+        """Runs this graph with the inputs of another version."""
         given = dict(zip(other.sources, args, strict=True))
         try:
             return self.graph(*[_read(source, given) for source in self.sources])
@@ -75,7 +80,7 @@ _OTHER_INPUTS = (
 
 
 def _read(source: Source, given: Mapping[Source, object]) -> object:
-    """What is given, or follows from it: a size is read from its tensor."""
+    """An input of this graph, as it is given to the other one or follows from that: a size is read from its tensor."""
     if source in given:
         return given[source]
     if not isinstance(source, Derived):
@@ -91,6 +96,7 @@ def _at_work() -> tuple[_Checkpoint | None, object]:
     pack = None if hooks is None else inspect.unwrap(hooks[0])
     if getattr(pack, "__module__", "") != "torch.utils.checkpoint":
         return None, None
+    # Torch has no way to ask for it: the hooks in force are closures over its records.
     held = dict(inspect.getclosurevars(pack).nonlocals)  # type: ignore[arg-type]
     if "target_frame_ref" in held:
         return cast(_Checkpoint, held["target_frame_ref"]()), held["gid"]

@@ -49,6 +49,7 @@ def _kernels(function: object) -> list[object] | None:
     namespace, _, plain = name.partition("::")
     if namespace in _OF_TORCH:
         return None
+    # Of operators by ``torch.library.custom_op`` torch keeps the functions; of others only that there are some.
     made = torch_versions.OPDEFS.get(name)
     if made is not None:
         found = [*made._backend_fns.values(), made._init_fn, made._setup_context_fn, made._backward_fn]
@@ -82,16 +83,20 @@ class _Written:
             self._objects[id(found)] = found
 
     def can_be_reached(self, kernels: list[object]) -> bool:
+        """True if code of one of the kernels may read what was written, by what it names and holds."""
         todo: list[tuple[object, frozenset[str]]] = [(kernel, frozenset()) for kernel in kernels]
         seen: dict[tuple[int, frozenset[str]], object] = {}
         while todo and not self._anything:
             obj, names = todo.pop()
+            # Beyond so many objects the search would take longer than the graph is worth: anything may be reached.
             if id(obj) in self._objects or len(seen) > _MOST_OBJECTS:
                 return True
             namespace = _namespace_of(obj)
             names = _names_in(obj.__code__) if isinstance(obj, FunctionType) else names
             if namespace is not None and self._is_read(namespace, names):
                 return True
+            # A module is walked by the names that a function has for what is in it, so that each function walks it
+            # anew.
             key = id(obj), names if isinstance(obj, ModuleType) else frozenset()
             if key not in seen:
                 seen[key] = obj
@@ -99,26 +104,30 @@ class _Written:
         return self._anything
 
     def _is_read(self, namespace: dict[str, object], names: frozenset[str]) -> bool:
+        """True if a name that was written is among those that the code reads of this namespace."""
         return id(namespace) in self._objects or not names.isdisjoint(self._names.get(id(namespace), ()))
 
 
 def _names_in(code: CodeType) -> frozenset[str]:
+    """All names in the code, and in the functions defined in it."""
     inner = [_names_in(const) for const in code.co_consts if isinstance(const, CodeType)]
     return frozenset(code.co_names).union(*inner)
 
 
 def _namespace_of(obj: object) -> dict[str, object] | None:
-    """Where code looks names up; what torch and the standard library look up is theirs."""
+    """The names that code looks up; None for torch and the standard library, whose names are theirs."""
     if not isinstance(obj, (FunctionType, ModuleType)) or trusted(obj):
         return None
     return obj.__globals__ if isinstance(obj, FunctionType) else vars(obj)
 
 
 def _read_by_name(namespace: dict[str, object] | None, names: frozenset[str]) -> Iterator[object]:
+    """The objects that these names stand for."""
     return (namespace[name] for name in names if name in namespace) if namespace is not None else iter(())
 
 
 def _held_by(obj: object) -> list[object]:
+    """The objects that this one refers to, as far as code may reach them through it."""
     kind = type(obj)
     if isinstance(obj, FunctionType):
         return [*(obj.__closure__ or ()), obj.__defaults__, obj.__kwdefaults__, vars(obj)]

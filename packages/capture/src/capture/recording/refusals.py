@@ -20,6 +20,8 @@ _DOUBTS: dict[object, list[Doubt]] = {}
 
 
 def _doubt(*packets: object) -> Callable[[Doubt], Doubt]:
+    """Registers a question whether eager may refuse one of these operators."""
+
     def register(doubt: Doubt) -> Doubt:
         for packet in packets:
             _DOUBTS.setdefault(packet, []).append(doubt)
@@ -31,7 +33,7 @@ def _doubt(*packets: object) -> Callable[[Doubt], Doubt]:
 def doubtful(
     func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object], written: Sequence[torch.Tensor]
 ) -> bool:
-    """Whether eager may refuse this; ``written`` are the operands that it writes to."""
+    """True if eager may refuse this; ``written`` are the operands that it writes to."""
     if any(doubt(*args, **kwargs) for doubt in _DOUBTS.get(func.overloadpacket, ())):
         return True
     if isinstance(kwargs.get("alpha"), bool):  # which some kernels take for truths alone
@@ -60,7 +62,7 @@ def _traits(func: OpOverload) -> tuple[tuple[tuple[int, str], ...], tuple[str, .
 
 
 def _overlaps(func: OpOverload, operands: object, written: Sequence[torch.Tensor]) -> bool:
-    """What is written lies over itself, or in part over something that is read."""
+    """True if a written tensor lies over itself, or in part over something that is read."""
     tensors = [tensor for tensor in tensors_in(operands) if tensor.layout is torch.strided]
     for target in written:
         if not _is_known(target):
@@ -77,6 +79,7 @@ def _overlaps(func: OpOverload, operands: object, written: Sequence[torch.Tensor
 
 
 def _is_known(tensor: torch.Tensor) -> bool:
+    """True if no size or stride is a symbol: to compare one would fix it."""
     numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
     return all(isinstance(number, int) for number in numbers)
 
@@ -92,11 +95,13 @@ def _lies_over_itself(tensor: torch.Tensor) -> bool:
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """The bytes of the storage that a dense tensor has, as first and end."""
     first = tensor.storage_offset() * tensor.element_size()
     return first, first + tensor.numel() * tensor.element_size()
 
 
 def _partly(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """True if two dense tensors overlap, but are not the same elements in the same order."""
     if not (_is_dense(one) and _is_dense(other)):
         return False
     (first, end), (begin, stop) = _extent(one), _extent(other)
@@ -106,11 +111,12 @@ def _partly(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _same_place(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """True if two dense tensors are over the same bytes."""
     return _is_dense(one) and _is_dense(other) and _extent(one) == _extent(other)
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    """Whether it fills its memory without gaps."""
+    """True if it fills its memory without gaps."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size != 1:
@@ -122,6 +128,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 @_doubt(aten.as_strided, aten.as_strided_, aten.as_strided_copy, aten.as_strided_scatter)
 def _beyond_memory(x: torch.Tensor, *given: object, **named: object) -> bool:
+    """True if the view may reach out of the storage."""
     lists = [item for item in (*given, *named.values()) if isinstance(item, (list, tuple))]
     numbers = [item for item in (*given, *named.values()) if isinstance(item, (int, torch.SymInt))]
     if len(lists) < 2:
@@ -150,7 +157,7 @@ def _into_an_operand(
 def _is_out_of_range(
     numbers: tuple[tuple[int, str], ...], args: Sequence[object], kwargs: Mapping[str, object]
 ) -> bool:
-    """A number that a tensor of whole numbers cannot hold."""
+    """True if a number is one that a tensor of whole numbers cannot hold."""
     given = [args[place] if place < len(args) else kwargs.get(name) for place, name in numbers]
     given = [number for number in given if type(number) in (int, float)]
     if not given:
@@ -166,14 +173,16 @@ def _is_whole(dtype: torch.dtype) -> bool:
 
 
 def _is_of_another_type(result: object, args: Sequence[object]) -> bool:
-    """Not every kernel converts what it writes."""
+    """True if the tensor for the result is of another type than the first operand: not every kernel converts it."""
     first = next((arg for arg in args if isinstance(arg, torch.Tensor)), None)
     return isinstance(result, torch.Tensor) and first is not None and result.dtype is not first.dtype
 
 
 def _does_not_fit(func: OpOverload, operands: object, written: Sequence[torch.Tensor]) -> bool:
-    """What operands of these types come to is of a kind that what is written cannot hold, as fractions among whole
-    numbers are: kernels refuse that, fakes of several operators do not."""
+    """True if the result is of a kind that a written tensor cannot hold, as fractions among whole numbers are.
+
+    Kernels refuse that, fakes of several operators do not.
+    """
     if torch.Tag.pointwise not in func.tags and not schema_of(func).name.startswith("aten::_foreach_"):
         return False
     least = min(_category(target) for target in written)
@@ -181,7 +190,10 @@ def _does_not_fit(func: OpOverload, operands: object, written: Sequence[torch.Te
 
 
 def _category(operand: object) -> int:
-    """Truths, whole numbers, fractions, complex ones: torch's result has the last category among its operands'."""
+    """The category of an operand, of which torch's result has the highest among its operands.
+
+    Truths, whole numbers, fractions, complex numbers.
+    """
     if isinstance(operand, torch.Tensor):
         dtype = operand.dtype
         return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
@@ -203,13 +215,13 @@ def _in_no_order(*operands: object, **_: object) -> bool:
 
 @_doubt(aten.fill, aten.fill_)
 def _by_several_values(x: torch.Tensor, value: object, **_: object) -> bool:
-    """Or by what has an imaginary part, where nothing holds that."""
+    """True for a fill by several values, or by one with an imaginary part where nothing holds that."""
     return (isinstance(value, torch.Tensor) and value.dim() > 0) or (isinstance(value, complex) and not x.is_complex())
 
 
 @_doubt(aten.sub, aten.sub_, aten.rsub, aten._foreach_sub, aten._foreach_sub_)
 def _minus_truths(*operands: object, **named: object) -> bool:
-    """Nothing is taken from a truth, and no truth from anything."""
+    """True if something is taken from a truth, or a truth from something."""
     leaves = pytree.tree_leaves((operands, named))
     return any(
         leaf.dtype is torch.bool if isinstance(leaf, torch.Tensor) else isinstance(leaf, bool) for leaf in leaves
@@ -221,19 +233,22 @@ def _minus_truths(*operands: object, **named: object) -> bool:
     *(aten.mode, aten.kthvalue, aten.cummax, aten.cummin, aten.logcumsumexp),
 )
 def _of_nothing(x: torch.Tensor, *_: object, **__: object) -> bool:
-    """There is no largest of no numbers, along the dimension that is asked for or another."""
+    """True for an empty operand: there is no largest of no numbers, along this dimension or another."""
     return any(isinstance(size, int) and not size for size in x.shape)
 
 
 @_doubt(aten.upsample_linear1d, aten.upsample_bicubic2d)
 def _between_nothing(x: torch.Tensor, *_: object, **__: object) -> bool:
-    """There may be no images, but none is empty."""
+    """True for images without pixels: there may be no images, but none is empty."""
     return any(isinstance(size, int) and not size for size in x.shape[1:])
 
 
 @_doubt(aten.pixel_shuffle, aten.pixel_unshuffle)
 def _of_no_pixels(x: torch.Tensor, *_: object, **__: object) -> bool:
-    """What has no elements comes back from torch's kernels for CPUs in the shape that it has, and has no gradient."""
+    """True for an operand without elements.
+
+    Torch's kernels for CPUs give such a one back in the shape that it has, and without a gradient.
+    """
     return any(isinstance(size, int) and not size for size in x.shape)
 
 
@@ -244,7 +259,7 @@ def _of_no_pixels(x: torch.Tensor, *_: object, **__: object) -> bool:
     *(aten.gcd, aten.gcd_, aten.lcm, aten.lcm_),
 )
 def _of_fractions(*operands: object, **_: object) -> bool:
-    """Bits and divisors are of whole numbers."""
+    """True for operands that are no whole numbers, which have neither bits nor divisors."""
     tensors = [each for each in operands if isinstance(each, torch.Tensor)]
     return any(each.is_floating_point() or each.is_complex() for each in tensors)
 
@@ -252,14 +267,17 @@ def _of_fractions(*operands: object, **_: object) -> bool:
 @_doubt(aten.index_select, aten.index_add, aten.index_add_, aten.index_copy, aten.index_copy_)
 @_doubt(aten.index_fill, aten.index_fill_, aten.index_reduce, aten.index_reduce_)
 def _by_no_positions(x: torch.Tensor, dim: int, index: torch.Tensor, *_: object, **__: object) -> bool:
-    """Positions are whole numbers in a row."""
+    """True for an index that is not whole numbers in a row."""
     return index.dim() > 1 or index.dtype not in (torch.int64, torch.int32)
 
 
 @_doubt(aten.mm, aten.mv, aten.bmm, aten.dot, aten.vdot, aten.linalg_cross, aten.heaviside, aten.heaviside_)
 @_doubt(aten.addmm, aten.addmv, aten.baddbmm, aten.addbmm, aten.addmm_, aten.addmv_, aten.baddbmm_, aten.addbmm_)
 def _of_two_types(*operands: object, **_: object) -> bool:
-    """What is multiplied, and what that is added to, are of one type, unless the result's is told."""
+    """True if operands are of several types, unless the result's is told.
+
+    Factors, and what their product is added to, have to be of one.
+    """
     told = any(isinstance(each, torch.dtype) for each in operands)
     return not told and len({each.dtype for each in operands if isinstance(each, torch.Tensor)}) > 1
 
@@ -298,6 +316,7 @@ def _of_whole_numbers(*operands: object, **_: object) -> bool:
 
 @_doubt(aten.index_put, aten.index_put_, aten._index_put_impl_)
 def _too_many_values(x: torch.Tensor, indices: Sequence[Any], values: torch.Tensor, *_: object, **__: Any) -> bool:
+    """True if the values do not fit the places that the indices pick."""
     picked = [index for index in indices if index is not None]
     sizes = [size for tensor in (x, values, *picked) for size in tensor.shape]
     if not picked or not all(isinstance(size, int) for size in sizes):

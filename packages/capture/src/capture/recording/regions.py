@@ -21,11 +21,13 @@ _PATH = "regions"  # in a node's meta: the regions that it is in, outermost firs
 
 
 class Regions:
+    """The regions of one graph: marks on nodes while it is recorded, modules in the end."""
+
     def __init__(self) -> None:
         self._calls: list[tuple[Sequence[fx.Node], Mapping[str, object]]] = []
 
     def close(self, nodes: Iterable[fx.Node], passed: Sequence[fx.Node], options: Mapping[str, object]) -> None:
-        """These nodes are one, called with what is passed to it; regions among them are inside of it."""
+        """Makes these nodes a region, called with what is passed to it; regions among them are inside of it."""
         number = len(self._calls)
         self._calls.append((passed, options))
         for node in nodes:
@@ -34,6 +36,7 @@ class Regions:
     def fold(self, graph: fx.Graph, outputs: Sequence[fx.Node], root: torch.nn.Module) -> list[fx.Node]:
         """Put calls in their place, of modules that ``root`` then holds; returns ``outputs`` as they are called now."""
         replaced: dict[fx.Node, fx.Node] = {}
+        # Innermost regions first: the module of an outer one then has the calls of the inner ones among its nodes.
         pending = dict(enumerate(self._calls))
         while deepest := max((len(node.meta.get(_PATH, ())) for node in graph.nodes), default=0):
             path = next(node.meta[_PATH] for node in graph.nodes if len(node.meta.get(_PATH, ())) == deepest)
@@ -48,6 +51,7 @@ class Regions:
 
 
 def _follow(replaced: Mapping[fx.Node, fx.Node], node: fx.Node) -> fx.Node:
+    """The node that has the place of this one by now."""
     while node in replaced:
         node = replaced[node]
     return node
@@ -61,10 +65,12 @@ def _fold(
     root: torch.nn.Module,
     call_with: tuple[Sequence[fx.Node], Mapping[str, object]],
 ) -> dict[fx.Node, fx.Node]:
+    """Puts the call of a module in the place of a region's nodes; returns which results stand for which nodes."""
     inside = set(nodes)
     passed, options = call_with
     used = dict.fromkeys(step for node in nodes for step in node.all_input_nodes if step not in inside)
     found = [step for step in used if step not in passed]
+    # Only what somebody outside reads comes out of the region: the rest is what backward computes again.
     left = [node for node in nodes if node in wanted or any(user not in inside for user in node.users)]
     root.add_module(name, module_of(nodes, passed, left, name, root, found))
     path = nodes[-1].meta[_PATH][:-1]

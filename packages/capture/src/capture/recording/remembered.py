@@ -1,8 +1,9 @@
-"""What operators gave on fakes, for as long as a graph is recorded: layers of a model ask for the same many times.
+"""The results of operators on fakes, kept while a graph is recorded, as layers of a model ask for the same.
 
 A fake kernel takes ten times as long as it takes to make tensors like those that it gave before.  This is below
 autograd, which makes a history anew each time, and holds only for operators that write nothing: their results are new,
 or lie in the memory of an operand.
+
 Must not know: what an operator is to the program, or what its journal does with the effects.
 """
 
@@ -35,7 +36,7 @@ _DEVICES = ("cpu", "cuda")  # those that autocast is asked about
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What the operator and those that its fake kernel is made of told the journal, and how often they would draw."""
+    """The effects of an operator, and of those that its fake kernel is made of, on the journal; and its draws."""
 
     doubts: int
     raisers: int
@@ -59,6 +60,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """The result of an operator, as far as it takes to make the like of it, with its effects."""
+
     parts: tuple[Part | None, ...]
     made: type | None  # of several results
     effects: Effects
@@ -66,7 +69,7 @@ class Outcome:
 
 
 class Call:
-    """An operator on operands, by what its result depends on."""
+    """An operator on operands, by all that its result depends on."""
 
     __slots__ = ("key", "outcome", "tensors")
 
@@ -77,7 +80,7 @@ class Call:
 
 
 class Remembered:
-    """What the operators of one graph gave."""
+    """The results that the operators of one graph gave."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = mode
@@ -86,13 +89,14 @@ class Remembered:
         self._wanted = bool(make_subclass and set_throw_on_mutable_data_ptr)
 
     def call(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, object]) -> Call | None:
-        """None where nothing is remembered of such a call."""
+        """The call by its key, with what it gave before; None where nothing is remembered of such a call."""
         known = self._operators.get(id(func))
         if known is None:
             known = self._operators[id(func)] = func, self._wanted and _is_plain(func)
         if not known[1]:
             return None
         tensors: list[Any] = []
+        # All modes that a fake kernel may look at.
         key = [id(func), torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()]
         if is_any_autocast_enabled():
             key += [(torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES]
@@ -134,7 +138,10 @@ class Remembered:
         return True
 
     def keep(self, call: Call, result: Any, effects: Effects | None, work: int) -> None:
-        """Without ``effects`` the operator did what cannot be told again, and runs each time."""
+        """Keeps the result of a call.
+
+        Without ``effects`` the operator did what cannot be told again, and runs each time.
+        """
         several = type(result) in (tuple, list)
         given = list(result) if several else [result]
         parts = None if effects is None else self.parts_of(call.tensors, given)
@@ -144,6 +151,7 @@ class Remembered:
             self._outcomes[call.key] = Outcome(tuple(parts), type(result) if several else None, effects, work)
 
     def parts_of(self, operands: list[Any], given: list[Any]) -> list[Part | None] | None:
+        """The parts of a result; None where it is not made of new tensors and of views of one operand each."""
         memories = [cdata_of(operand.untyped_storage()) for operand in operands]
         parts: list[Part | None] = []
         for each in given:
@@ -167,7 +175,7 @@ class Remembered:
         return parts
 
     def _is_like_others(self, result: Any) -> bool:
-        """Whether it says nothing but what its part says."""
+        """True if the tensor has nothing but what its part says."""
         return (
             type(result) is FakeTensor
             and result.fake_mode is self._mode
@@ -187,6 +195,7 @@ class Remembered:
 
 
 def _is_plain(func: object) -> bool:
+    """True for an operator of torch's that writes nothing."""
     return isinstance(func, OpOverload) and func.namespace in _OF_TORCH and not schema_of(func).is_mutable
 
 
@@ -196,7 +205,7 @@ def _part_of(tensor: Any, place: int | None) -> Part:
 
 
 def _bytes_of(part: Part) -> int:
-    """How large the memory is that is made for it."""
+    """The size of the memory that is made for it; -1 where it would not begin at its start."""
     if part.offset or 0 in part.size:
         return -1 if part.offset else 0
     last = sum((size - 1) * stride for size, stride in zip(part.size, part.stride, strict=True))

@@ -1,4 +1,4 @@
-"""How results lie in memory, and how exact statistics are, where torch's fakes tell otherwise than its kernels.
+"""Corrections of torch's fakes, where its kernels lay results out otherwise or give statistics of another precision.
 
 Who asks for strides, or whether a tensor is contiguous, is told what the kernel will give.  Dynamic sizes are left
 alone, because to look at their strides would fix them.
@@ -14,13 +14,16 @@ from capture.torch_versions import OpOverload, aten
 
 
 def corrected(func: OpOverload, args: Sequence[object], result: object) -> object:
-    """What a fake kernel gave, laid out as the operator's own kernel lays it out."""
+    """The result of a fake kernel, laid out as the operator's own kernel lays it out."""
     rule = _CORRECTIONS.get(func)
     return result if rule is None else rule(result, *args)
 
 
 def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torch.Tensor:
-    """Element by element, as all such kernels; torch's rules in Python spread the operands out first."""
+    """Laid out as a product of the two operands is.
+
+    Kernels go element by element; torch's rules in Python spread the operands out first.
+    """
     operands = [each for each in (x, y) if isinstance(each, torch.Tensor)]
     if len(operands) < 2 or not all(map(_known, operands)) or all(each.is_contiguous() for each in operands):
         return result
@@ -44,12 +47,12 @@ def _contiguous_on_cpus(result: torch.Tensor, *_: object) -> torch.Tensor:
 
 
 def _by_format_on_cpus(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
-    """By the memory format that kernels see in the operand, which is contiguous where they see none."""
+    """Laid out by the memory format that kernels see in the operand, which is contiguous where they see none."""
     return torch.empty_like(result, memory_format=_format_of(x)) if x.device.type == "cpu" and _known(x) else result
 
 
 def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
-    """Statistics of halves are as exact as the weights beside them on CPUs; fake kernels say halves, or floats."""
+    """The statistics of halves as exact as the weights beside them, on CPUs; fake kernels say halves, or floats."""
     if x.device.type != "cpu" or x.dtype not in (torch.float16, torch.bfloat16):
         return result
     beside = next((given.dtype for given in rest if isinstance(given, torch.Tensor)), x.dtype)
@@ -57,12 +60,13 @@ def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: obj
 
 
 def _normalized_by_groups(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
-    """By the format of the operand; from torch 2.14 on the fake says contiguous."""
+    """Laid out by the format of the operand; from torch 2.14 on the fake says contiguous."""
     result = _with_statistics(result, x, *rest)
     return _by_format_on_cpus(result[0], x), *result[1:]
 
 
 def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
+    """Laid out as batch norm lays it out, with its statistics."""
     result = _with_statistics(result, x, *rest)
     return _as_normalized(result[0], x), *result[1:]
 
@@ -70,12 +74,12 @@ def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) 
 def _gradient_of_normalized(
     result: Sequence[torch.Tensor | None], _: object, x: torch.Tensor, *__: object
 ) -> Sequence[torch.Tensor | None]:
-    """As the operand of the batch norm is read, however what arrives lies; a fake says as what arrives."""
+    """Laid out as the operand of the batch norm is read, however what arrives lies; a fake says as what arrives."""
     return None if result[0] is None else _as_normalized(result[0], x), *result[1:]
 
 
 def _as_normalized(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Batch norm asks first whether the operand is contiguous, by channels or not."""
+    """Laid out as batch norm does: it asks first whether the operand is contiguous, by channels or not."""
     innermost = _INNERMOST.get(x.dim())
     if x.device.type != "cpu" or not _known(x):
         return result
@@ -85,18 +89,24 @@ def _as_normalized(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: object, noise: torch.Tensor, *rest: object) -> torch.Tensor:
-    """In training the noise is multiplied by what arrives, in this order; torch's rule in Python has the other."""
+    """Laid out as a product of noise and gradient.
+
+    In training the kernel multiplies in this order; torch's rule in Python has the other.
+    """
     is_training = rest[2]
     return _as_products(result, noise, grad) if is_training else result
 
 
 def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
-    """As the operand lies, without its gaps; torch's rule in Python says contiguous."""
+    """Laid out as the operand, without its gaps; torch's rule in Python says contiguous."""
     return torch.empty_like(x, dtype=result.dtype) if _known(x) else result
 
 
 def _rolled(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[object], dims: Sequence[int] = ()) -> torch.Tensor:
-    """On CPUs as what is put together of two parts, of which one may be empty; torch's rule in Python picks indices."""
+    """Laid out as what is put together of two parts, of which one may be empty, on CPUs.
+
+    Torch's rule in Python picks indices.
+    """
     steps = [shift for shift in shifts if isinstance(shift, int)]
     is_known = _known(x) and len(steps) == len(dims)
     if x.device.type != "cpu" or not is_known or not x.numel() or not dims or x.is_contiguous():
@@ -112,6 +122,7 @@ def _each_contiguous_on_cpus(results: Sequence[torch.Tensor], *_: object) -> obj
 
 
 def _known(x: torch.Tensor) -> bool:
+    """True if no size or stride is a symbol: to look at one would fix it."""
     return all(isinstance(number, int) for number in (*x.shape, *x.stride()))
 
 
@@ -120,7 +131,7 @@ _INNERMOST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def _format_of(x: torch.Tensor) -> torch.memory_format:
-    """What torch's kernels see in strides, which may have holes."""
+    """The format that torch's kernels see in strides, which may have holes."""
     innermost = _INNERMOST.get(x.dim())
     if innermost is None:
         return torch.contiguous_format

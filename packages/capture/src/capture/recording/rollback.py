@@ -49,7 +49,7 @@ class Undoing:
             raise
 
     def is_final(self, error: BaseException) -> bool:
-        """Whether something was changed that cannot be taken back."""
+        """True if something was changed that cannot be taken back."""
         return self._final.pop(id(error), None) is not None
 
 
@@ -64,7 +64,9 @@ class _Kept:
         self.version = None if tensor.is_inference() else version_of(tensor)
 
     def put_back(self) -> None:
+        """Gives the tensor its contents, layout and count of changes again."""
         tensor = self.tensor
+        # It came without a history, and detaching is what takes the new one away.
         if self.plain and tensor.requires_grad:
             tensor.detach_()
         was = self.as_it_was
@@ -90,7 +92,10 @@ def undoing(
         memory = memory_of(example) if isinstance(example, torch.Tensor) else None
         if memory is None or memory not in journal.written:
             continue
+        # Contents can be copied back, a history cannot: only one that detaching undoes.
         taken_back = not graph.history_changed(node) or _is_forgotten_by_detaching(graph, node)
+        # Written only where nothing may raise any more, so that a copy would be for nothing; or, in doubt, kept all
+        # the same.
         if memory not in journal.before_raising and not example.is_inference():
             (copied if taken_back and memory in journal.before_doubtful else watched).append(place)
         elif taken_back:

@@ -21,14 +21,14 @@ innermost: Callable[[], Any] = functools.partial(top_saved_tensors_default_hooks
 
 
 def are_shown() -> bool:
-    """Whether they are shown to code of the program."""
+    """True if they are shown to code of the program."""
     hooks = innermost()
     return hooks is not None and not all(str(getattr(hook, "__module__", "")).startswith("torch.") for hook in hooks)
 
 
 @contextlib.contextmanager
 def not_shown() -> Iterator[None]:
-    """Nobody is told of what is kept meanwhile: tensors without data are none of the program's.
+    """A context in which nobody is told of what is kept: tensors without data are none of the program's.
 
     The hooks stay in force, because they may end meanwhile: a region that raised takes them along when its exception
     is freed, whoever has put them aside would put them back for good.
@@ -42,7 +42,7 @@ def not_shown() -> Iterator[None]:
 
 @contextlib.contextmanager
 def new_ones_shown() -> Iterator[None]:
-    """Those that are put in force meanwhile are called: a backend that follows autograd puts a checkpoint's there.
+    """A context in which hooks that are put in force within are called, as those of a backend's checkpoint.
 
     Those from before stay unheard, under hooks that do nothing: only the innermost are called.
     """

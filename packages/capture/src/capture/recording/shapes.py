@@ -48,7 +48,7 @@ class ShapeSource(TorchSource):
 
 
 def symbolic_arguments(tensor: torch.Tensor, source: Source, layout: OpenLayout) -> dict[str, object]:
-    """What ``FakeTensorMode.from_tensor`` needs for a tensor with dynamic sizes and strides."""
+    """The arguments that ``FakeTensorMode.from_tensor`` needs for a tensor with dynamic sizes and strides."""
     dims = range(tensor.dim())
     sizes = [DimDynamic.DYNAMIC if dim in layout.sizes else DimDynamic.STATIC for dim in dims]
     strides = [DimDynamic.DYNAMIC if dim in layout.strides else DimDynamic.INFER_STRIDE for dim in dims]
@@ -57,9 +57,10 @@ def symbolic_arguments(tensor: torch.Tensor, source: Source, layout: OpenLayout)
 
 
 def strides_relied_on(fake: torch.Tensor, tensor: torch.Tensor) -> Relied:
-    """Strides that are symbols of their own are open: what is asked of them becomes conditions.
+    """The strides that a call has to have; those that are symbols of their own are open.
 
-    From the innermost dimension outwards, as the shape environment derives one stride from another.
+    What is asked of an open one becomes a condition.  From the innermost dimension outwards, as the shape environment
+    derives one stride from another.
     """
     sizes, strides = fake.size(), fake.stride()
     relied: dict[int, object] = {}
@@ -71,10 +72,12 @@ def strides_relied_on(fake: torch.Tensor, tensor: torch.Tensor) -> Relied:
 
 
 def _expression(size: int | torch.SymInt) -> Any:
+    """The size as an expression."""
     return sympy.Integer(size) if isinstance(size, int) else size.node.expr
 
 
 def fresh_symbol(env: ShapeEnv, value: float, source: Source) -> torch.SymInt | torch.SymFloat:
+    """A symbol for a number that is found at a source."""
     origin = ShapeSource(source)
     # Unlike a size, a number may be negative, and nothing is known of it but what the trace asks.
     symbol = env.create_unspecified_symbol(value, source=origin, dynamic_dim=DimDynamic.DYNAMIC)
@@ -85,17 +88,18 @@ def fresh_symbol(env: ShapeEnv, value: float, source: Source) -> torch.SymInt | 
 
 
 def is_data_dependent(symbol: sympy.Symbol) -> bool:
+    """True if the symbol stands for a number that only the run tells."""
     return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))
 
 
 def have_sizes_of_data(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether only the run tells a size of one of these, which may be 0: many operators refuse that."""
+    """True if only the run tells a size of one of these, which may be 0: many operators refuse that."""
     sizes = (size for tensor in tensors for size in tensor.shape if isinstance(size, torch.SymInt))
     return any(is_data_dependent(symbol) for size in sizes for symbol in size.node.expr.free_symbols)
 
 
 class Assumptions:
-    """What operations take for granted of data-dependent numbers.  Nothing checks it when the program runs."""
+    """The conditions that operations take for granted of data-dependent numbers.  Nothing checks them at run time."""
 
     def __init__(self, env: ShapeEnv) -> None:
         self._env = env
@@ -105,7 +109,7 @@ class Assumptions:
         return self._env.num_deferred_runtime_asserts, len(self._env.var_to_range)
 
     def since(self, mark: tuple[int, int]) -> list[sympy.Basic]:
-        """The new ones; but not on numbers that are new themselves, which an operation gives within limits."""
+        """The new ones, but for those on numbers that are new themselves, which an operation gives within limits."""
         count, symbols = mark
         if self._env.num_deferred_runtime_asserts == count:
             return []
@@ -117,18 +121,19 @@ class Assumptions:
 
 
 def fixed_sizes(env: ShapeEnv) -> int:
-    """How many conditions hold for one value alone of what varies."""
+    """The number of conditions that hold for one value alone of what varies."""
     return sum(_holds_for_one(guard.expr) for guard in env.guards)
 
 
 def _holds_for_one(condition: sympy.Basic) -> bool:
+    """True for an equation with a number, but for those on remainders, which many values fulfil."""
     if not isinstance(condition, sympy.Eq) or not (condition.lhs.is_number or condition.rhs.is_number):
         return False
     return not any(type(part).__name__ in ("Mod", "PythonMod") for part in sympy.preorder_traversal(condition))
 
 
 def not_negative(condition: sympy.Basic) -> sympy.Basic | None:
-    """What a condition wants to be no less than zero, if that is all that it wants."""
+    """The expression that a condition wants to be no less than zero, if that is all that it wants."""
     if isinstance(condition, sympy.Ge):
         return condition.lhs - condition.rhs
     return condition.rhs - condition.lhs if isinstance(condition, sympy.Le) else None
@@ -146,6 +151,7 @@ def relations(env: ShapeEnv, location: Location) -> list[Guard]:
 
 
 def _conditions(env: ShapeEnv) -> list[sympy.Basic]:
+    """All conditions that the environment noted, and the limits that symbols of the program's were given."""
     found = [guard.expr for guard in env.guards]
     for symbol, limits in env.var_to_range.items():
         if symbol in env.var_to_sources and limits.lower > 0:
@@ -154,7 +160,7 @@ def _conditions(env: ShapeEnv) -> list[sympy.Basic]:
 
 
 def reader_of(size: torch.SymInt) -> Callable[[Inputs], int] | None:
-    """How a size is computed from what a frame starts from; None where data have a say."""
+    """A function that computes a size from what a frame starts from; None where data have a say."""
     expression, env = size.node.expr, size.node.shape_env
     symbols = sorted(expression.free_symbols, key=str)
     if not all(env.var_to_sources.get(symbol) for symbol in symbols):
@@ -165,7 +171,7 @@ def reader_of(size: torch.SymInt) -> Callable[[Inputs], int] | None:
 
 
 def source_of(number: torch.SymInt | torch.SymFloat) -> Source | None:
-    """How a number is computed from what the frame starts from; None where data have a say."""
+    """The source of a number that is computed from what the frame starts from; None where data have a say."""
     expression, env = number.node.expr, number.node.shape_env
     symbols = sorted(expression.free_symbols, key=str)
     if not all(env.var_to_sources.get(symbol) for symbol in symbols):
@@ -178,6 +184,7 @@ def source_of(number: torch.SymInt | torch.SymFloat) -> Source | None:
 
 
 def _number_at(origin: Any) -> Source:
+    """The source of the number that a symbol stands for: a path, or a size that is read of a tensor at one."""
     if isinstance(origin, ShapeSource) or hasattr(origin, "member"):
         return _path(origin)
     name, dim = origin.prop.name, origin.idx or 0
@@ -193,6 +200,7 @@ _READS: dict[str, Callable[[int], Callable[[torch.Tensor], int]]] = {
 
 
 def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: Location) -> Guard:
+    """The guard for a condition: a program of the engine's where there is one, with Python's function behind it."""
     check = _function_of(symbols, condition)
     readers = [_reader(origin) for origin in origins]
     paths, reads = _reads(origins)
@@ -228,15 +236,19 @@ def _reads(origins: list[Any]) -> tuple[tuple[Source, ...], list[Instruction]]:
 
 
 def _path(origin: Any) -> Source:
+    """Our path behind a source of the environment's."""
     return origin.path if isinstance(origin, ShapeSource) else AttrSource(_path(origin.base), origin.member)
 
 
 class _ExactPrinter(PythonPrinter):
+    """Writes floats so that they are read again without rounding."""
+
     def _print_Float(self, expr: Any) -> str:  # noqa: N802 - sympy asks for this name
         return repr(float(expr))
 
 
 def _function_of(symbols: list[object], expression: Any) -> Callable[..., Any]:
+    """The expression as a function of its symbols, compiled: it is called in every call of the frame."""
     names = {symbol: sympy.Symbol(f"s{i}") for i, symbol in enumerate(symbols)}
     text = _ExactPrinter().doprint(expression.xreplace(names))
     made: Callable[..., Any] = eval(
@@ -246,7 +258,7 @@ def _function_of(symbols: list[object], expression: Any) -> Callable[..., Any]:
 
 
 def _reader(origin: Any) -> Callable[[Inputs], Any]:
-    """How a symbol's value, or the tensor that has it, is found from what a frame starts from."""
+    """A function that finds a symbol's value, or the tensor that has it, from what a frame starts from."""
     if isinstance(origin, ShapeSource):
         return origin.path.read
     holder = _reader(origin.base)

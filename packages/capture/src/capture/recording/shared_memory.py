@@ -23,7 +23,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[Guard]:
-    """What is relied on of the memory of tensors, if the graph changes one of them."""
+    """The guard on which tensors share memory, if the graph changes one of them."""
     examples = {source: node.meta.get("val") for source, node in graph.inputs.items()}
     tensors_of = {source: example for source, example in examples.items() if isinstance(example, torch.Tensor)}
     given = list(tensors_of)
@@ -40,8 +40,11 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
 
 
 def _refuse_unknown_sharing(memories: Sequence[int | None], shared: Sequence[tuple[int, int, int]]) -> None:
-    """Whoever holds them: a backend learns from the fakes alone which tensors share memory, and those of views with
-    a history, or whose sizes are dynamic, may not show it."""
+    """Leaves the frame to CPython if tensors share memory of which their fakes do not show it.
+
+    A backend learns from the fakes alone which tensors share memory, and those of views with a history, or whose sizes
+    are dynamic, may not show it.
+    """
     if len({memories[number] for number, *_ in shared}) != len({first for _, first, _ in shared}):
         raise SkipFrame(
             Reason(Kind.MEMORY, "tensors share memory that a backend is not told of, and one is changed"), always=False
@@ -49,17 +52,21 @@ def _refuse_unknown_sharing(memories: Sequence[int | None], shared: Sequence[tup
 
 
 def _as_numbers(tensors: Sequence[Any], shared: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
-    """For the engine, which knows no dtypes: how large an item is, the first tensor in the same memory, how far in."""
+    """The sharing for the engine, which knows no dtypes.
+
+    For each tensor how large an item is, the first tensor in the same memory, and how far in it begins.
+    """
     places = {number: (first, distance) for number, first, distance in shared}
     return tuple((int(tensor.element_size()), *places.get(n, (-1, 0))) for n, tensor in enumerate(tensors))
 
 
 def sharing(tensors: Sequence[object]) -> tuple[tuple[int, int, int], ...]:
-    """For each tensor that shares memory its number, that of the first in the same memory, and how far into it."""
+    """The tensors that share memory: each one's number, that of the first in its memory, and how far into it."""
     spans = sorted((*_span(tensor), number) for number, tensor in enumerate(tensors))
     groups: list[list[int]] = []
     end = 0
     starts: list[int] = []
+    # Spans in order of their starts: one that begins before all earlier ones have ended lies in their memory.
     for start, stop, number in spans:
         if start == stop:
             continue
@@ -77,7 +84,7 @@ def sharing(tensors: Sequence[object]) -> tuple[tuple[int, int, int], ...]:
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """The addresses of a tensor's memory; of what has none of its own, nothing."""
+    """The addresses of a tensor's memory; nothing for a tensor that has none of its own."""
     if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
         return 0, 0
     storage = tensor.untyped_storage()
@@ -92,6 +99,6 @@ def _address(tensor: torch.Tensor) -> int:
 def _share_as_before(
     sources: Sequence[Source], before: tuple[tuple[int, int, int], ...], function: FunctionType, *args: object
 ) -> bool:
-    """Of a function and its arguments."""
+    """True if the tensors of a call, of a function and its arguments, share memory as they did."""
     inputs = Inputs(function, args)
     return sharing([source.read(inputs) for source in sources]) == before

@@ -24,13 +24,13 @@ _OF_PARTS = aten._sparse_coo_tensor_with_dims_and_tensors.default
 
 
 class SparseCounts:
-    """Those of one graph's fakes that are known."""
+    """The sparse fakes of one graph of which the number and places of elements are known."""
 
     def __init__(self) -> None:
         self._known: dict[int, torch.Tensor] = {}
 
     def insist_on_known(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Before an operator runs on fakes."""
+        """Breaks the graph, before an operator runs on fakes, where it asks for what is not known."""
         if func in _QUESTIONS:
             asked = args[0] if args else kwargs["self"]
             if asked.layout in _LAYOUTS and id(asked) not in self._known:
@@ -40,6 +40,6 @@ class SparseCounts:
                 self._known.pop(id(leaf), None)
 
     def note(self, func: OpOverload, made: object) -> None:
-        """After it ran: what it gave."""
+        """Notes, after an operator ran, a sparse tensor that it made of known parts."""
         if func is _OF_PARTS:
             self._known[id(made)] = made

@@ -1,8 +1,8 @@
-"""What tensors say of themselves beyond what every graph relies on: whether they are views, conjugated, made in
-inference mode, and where in their memory they begin.
+"""The answers of tensors about themselves beyond what every graph relies on.
 
-Hardly anything that is computed depends on these, so they are relied on only where the program asks.  A tensor made
-here answers as its fake does, which follows from the answers of the inputs whose memory it shares.
+These are whether they are views, conjugated, made in inference mode, and where in their memory they begin.  Hardly
+anything that is computed depends on these, so they are relied on only where the program asks.  A tensor made here
+answers as its fake does, which follows from the answers of the inputs whose memory it shares.
 """
 
 from __future__ import annotations
@@ -40,15 +40,20 @@ def answer_of(ctx: Recording, tensor: TensorValue, name: str) -> object:
 
 
 def rely_on_where_it_begins(ctx: Recording, operation: str, operands: Sequence[Value]) -> None:
-    """These count from the start of the memory, of which a kernel that is given a tensor knows nothing."""
+    """Relies on where inputs begin in their memory, for operations that count from its start.
+
+    A kernel that is given a tensor knows nothing of that memory.
+    """
     if operation in _COUNT_FROM_THE_START and operands and isinstance(operands[0], TensorValue):
         for value in _inputs_in_the_same_memory(ctx, operands[0]):
             _rely(ctx, value, "storage_offset")
 
 
 def rely_on_who_may_write(ctx: Recording) -> None:
-    """Where inference mode begins and ends in the graph, backends may write inputs back outside of it, where torch lets
-    nobody write to what was made within."""
+    """Relies on which written inputs were made in inference mode, where a graph switches that mode.
+
+    Backends may write inputs back outside of the mode, where torch lets nobody write to what was made within.
+    """
     if not any(node.target is enter_inference_mode for node in ctx.graph.nodes):
         return
     for value in ctx.tensors.values():
@@ -57,12 +62,14 @@ def rely_on_who_may_write(ctx: Recording) -> None:
 
 
 def _inputs_in_the_same_memory(ctx: Recording, tensor: TensorValue) -> list[TensorValue]:
+    """The inputs over the memory of a tensor, which may be one of them or made of one."""
     memory = memory_of(tensor.fake)
     given = [value for node in ctx.graph.inputs.values() if (value := ctx.tensors.get(id(node.meta["val"])))]
     return [value for value in given if value.source is not None and memory_of(value.fake) == memory]
 
 
 def _rely(ctx: Tracer, value: TensorValue, name: str) -> None:
+    """Guards the answer by a relation, as it is a method's and on no path."""
     assert value.source is not None
     answer = getattr(value.obj, name)()
     text = f"`{name}()` of {value.source.expression()} is {answer}"

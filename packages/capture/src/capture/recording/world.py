@@ -23,16 +23,17 @@ class Recording(Tracer, Protocol):
 
     @property
     def tensors(self) -> dict[int, TensorValue]:
-        """By the ``id`` of the fake tensor."""
+        """The values of tensors by the ``id`` of the fake tensor."""
 
     def fixed_sizes(self) -> int:
-        """How often something took what varies for a constant; nothing counts where it may."""
+        """The number of times that something took what varies for a constant; 0 where nothing varies."""
 
     def made_leaf(self, fake: torch.Tensor) -> None:
-        """Told of a tensor that is the first of its history; stops where such are to be made outside of the graph."""
+        """Notes a tensor that is the first of its history; stops where such are to be made outside of the graph."""
 
     def need_symbols(self) -> None:
-        """Start again with symbols for data-dependent sizes, unless there are some or they are not wanted."""
+        """Restarts the evaluation with symbols for data-dependent sizes, unless there are some or they are not
+        wanted."""
 
     def expect(self, value: Value, truth: bool) -> bool:
-        """Go on as if this were the truth of a data-dependent value; False where that cannot be done."""
+        """Goes on as if this were the truth of a data-dependent value; False where that cannot be done."""

@@ -35,10 +35,10 @@ _STATES = states_of(()).__code__
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What one version's code holds besides plain constants."""
+    """The objects that one version's code holds besides plain constants."""
 
     compiled: Callable[..., object] | None = None
-    """As the backend gave it."""
+    """The compiled graph, as the backend gave it."""
     called: Callable[..., object] | None = None
     """The same with what takes an error's writes back."""
     failures: Failures | None = None
@@ -46,13 +46,15 @@ class Parts:
     drawn_on: frozenset[torch.device] = frozenset()
     tell_loss: Callable[[], None] | None = None
     looked_at: tuple[tuple[Guards, tuple[Guard, ...]], ...] = ()
-    """What the code asks the engine before it writes."""
+    """The guards that the code asks the engine about before it writes."""
     log: Log | None = None
-    """Who is told, where it is read."""
+    """The log that is told, where the code is read."""
     nopython: bool = False
 
 
 class CodeWriter:
+    """Writes a transformed code object, constant by constant."""
+
     def __init__(self, data: DataWriter, frame: CodeType, parts: Parts, continuations: Continuations) -> None:
         self.data = data
         self.frame = frame
@@ -60,10 +62,12 @@ class CodeWriter:
         self.continuations = continuations
 
     def write(self, code: CodeType) -> Data:
+        # ``marshal`` would refuse our constants: they are written one by one.
         bare = code.replace(co_consts=())
         return [marshal.dumps(bare).hex(), [self._constant(each) for each in code.co_consts]]
 
     def _constant(self, value: Any) -> Data:
+        """A constant as data, by what it is to the version."""
         cls = type(value)
         if cls is CodeType:
             return self._code(value)
@@ -75,6 +79,7 @@ class CodeWriter:
             return self._uninterrupted(value.function)
         if cls is Unraised:
             return ["unraised", *record_written(value.record)]
+        # Objects of ours are known by being parts of this version: made anew, they are shared in the same way.
         if value is not None and value is self.parts.tell_loss:
             return ["loss"]
         if cls is MethodType:
@@ -84,6 +89,8 @@ class CodeWriter:
         return ["plain", self.data.write(value)]
 
     def _code(self, code: CodeType) -> Data:
+        """A code object among the constants: the frame's own, a continuation, or a function of the program's."""
+        # The frame's code is what the version is asked for: it is there.
         if code == all_positional(self.frame):
             return ["frame"]
         point = self.continuations.point_of(code)
@@ -165,6 +172,8 @@ def called_read(compiled: Callable[..., object], data: Data) -> Callable[..., ob
 
 @dataclass(frozen=True, slots=True)
 class CodeReader:
+    """Makes the code object again, from its instructions and its constants."""
+
     data: DataReader
     frame: CodeType
     parts: Parts
@@ -181,6 +190,7 @@ class CodeReader:
         return _READERS[kind](self, *rest)
 
     def _continuation(self, *point: Any) -> CodeType:
+        """The continuation at that point, made here: the same one that captured code of this process would lead to."""
         return self.continuations(self.continuations.original(self.frame).code, point_read(*point)).code
 
 

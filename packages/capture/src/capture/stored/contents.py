@@ -26,7 +26,7 @@ from types import (
 import torch
 
 Content = object
-"""What ``json`` can write."""
+"""Anything that ``json`` can write."""
 
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: no program can give such a class another member
 _PLAIN = (int, bool, str, type(None))
@@ -41,7 +41,7 @@ _WRAPPERS = (staticmethod, classmethod)
 
 
 class NotStored(Exception):
-    """Why a version has no stored form: a sentence."""
+    """Raised where a version has no stored form; says why, in a sentence."""
 
 
 def digest(content: Content) -> str:
@@ -72,7 +72,7 @@ class Contents:
     # -- functions ---------------------------------------------------------------------------------------------------
 
     def function(self, function: FunctionType) -> Content:
-        """Its code, what its parameters are when nothing is passed, and what its closure holds."""
+        """A function's code, the defaults of its parameters, and what its closure holds."""
         defaults = [self.shallow(each) for each in function.__defaults__ or ()]
         named = sorted((name, self.shallow(each)) for name, each in (function.__kwdefaults__ or {}).items())
         closure = [self._of_cell(cell) for cell in function.__closure__ or ()]
@@ -114,7 +114,7 @@ class Contents:
         return known[1]
 
     def _member(self, obj: object) -> Content:
-        """Data of other types is told by its type: what is read of it is guarded where it is read."""
+        """The content of a member; other data is told by its type, as what is read of it is guarded."""
         cls = type(obj)
         if cls is FunctionType:
             return self._of_function_once(obj)
@@ -130,11 +130,13 @@ class Contents:
             return ["a", class_name(cls)]
 
     def _of_function_once(self, function: object) -> Content:
+        """The digest of a function, which may be met again within itself."""
         known = self._known.get(id(function))
         if known is None:
             self._known[id(function)] = function, "recursive"
             try:
                 told = digest(self.function(function))  # type: ignore[arg-type]
+            # A default without content: its type has to do, as what is read of it is guarded.
             except NotStored:
                 told = digest(self._code(function.__code__))  # type: ignore[attr-defined]
                 told += "+" + digest([class_name(type(each)) for each in function.__defaults__ or ()])  # type: ignore[attr-defined]
@@ -186,7 +188,7 @@ class Contents:
 
 
 def code(of: CodeType) -> Content:
-    """All that a code object says, its file and its lines too, which exceptions and reports tell."""
+    """The content of a code object, with its file and its lines, which exceptions and reports tell."""
     return [
         [of.co_filename, of.co_qualname, of.co_firstlineno, of.co_argcount, of.co_posonlyargcount],
         [of.co_kwonlyargcount, of.co_flags, of.co_code.hex(), of.co_linetable.hex(), of.co_exceptiontable.hex()],

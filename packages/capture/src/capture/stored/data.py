@@ -35,7 +35,7 @@ from capture.stored.names import NamesWritten
 from capture.stored.reach import Entered
 
 Data = Any
-"""What ``json`` reads and writes."""
+"""Anything that ``json`` reads and writes."""
 
 _AS_THEY_ARE = (bool, int, type(None))
 _SEQUENCES: dict[type, str] = {tuple: "t", torch.Size: "S", list: "l"}
@@ -66,7 +66,7 @@ _BY_IDENTITY = (torch.Tensor, torch.nn.Parameter, ContextVar, CellType)
 """Of these a version may rely on which object it is, as optimizers keep state by parameter; what they hold is guarded
 where it is read."""
 _TABLES = ("_parameters", "_buffers", "_modules")
-"""Where modules keep what is no plain attribute."""
+"""The tables in which modules keep what is no plain attribute."""
 
 
 class DataWriter:
@@ -88,6 +88,7 @@ class DataWriter:
             return obj
         if cls is str:
             return self._text(obj)
+        # In hexadecimal, which has all digits, and names NaN and the infinities.
         if cls is float:
             return ["f", obj.hex()]
         if cls is complex:
@@ -106,6 +107,7 @@ class DataWriter:
             return ["device", str(obj)]
         if obj is ... or obj is NotImplemented:
             return ["constant", repr(obj)]
+        # By its row in the table: no name leads to an object of ours.
         if issubclass(cls, Source):
             return ["s", self.path(obj)]
         if cls is functools.partial:
@@ -139,13 +141,14 @@ class DataWriter:
         return ["question", rows, list(map(self.path, question.places)), argument(output.args[0]), answer]
 
     def _text(self, text: str) -> Data:
-        """Equal texts that are two objects stay two."""
+        """A text; equal texts that are two objects stay two."""
         if sys.intern(text) is text:
             return text
         number = self._texts.setdefault(id(text), (len(self._texts), text))[0]
         return ["text", number, text]
 
     def _object(self, obj: Any) -> Data:
+        """An object by its name, or as a member of its enum."""
         if issubclass(type(obj), enum.Enum) and type(obj).__members__.get(obj._name_) is obj:
             return ["member", self.write(type(obj)), obj._name_]
         if id(obj) in self._here:
@@ -171,6 +174,7 @@ class DataWriter:
     # -- sources -----------------------------------------------------------------------------------------------------
 
     def path(self, source: Source) -> int:
+        """The number of a source in the table, which its parents are in before it."""
         known = self._places.get(source)
         if known is None:
             kind = type(source).__name__
@@ -189,6 +193,7 @@ class DataWriter:
         return [source, guard.kind, payload, location_written(guard.location), guard.text]
 
     def _payload(self, guard: Guard) -> Data:
+        """The payload of a guard; an object without a name is told by the path on which the guard finds it."""
         if guard.kind == "type" and issubclass(guard.payload[0], (set, frozenset)):
             raise NotStored(f"{guard.sentence()}, whose order is another one in each process")
         if guard.kind in _CHECKED_ON_THE_PATH and guard.source is not None:
@@ -233,8 +238,11 @@ class DataReader:
         return Guard(found, sys.intern(kind), tuple(map(self.read, payload)), location_read(location), text)
 
     def refuse_hidden(self) -> None:
-        """Once guards hold: a parameter or submodule that the module's own dictionary hides.  Nobody hides one of a
-        module that was called before, so no guard looks; before the first call somebody may have."""
+        """Refuses, once guards hold, where a module's own dictionary hides a parameter or submodule.
+
+        Nobody hides one of a module that was called before, so no guard looks; before the first call somebody may
+        have.
+        """
         for path in self.paths:
             table = getattr(path, "parent", None)
             if isinstance(path, KeySource) and isinstance(table, KeySource) and table.key in _TABLES:
@@ -253,6 +261,7 @@ class DataReader:
         return SameAnswer(Question.about(graph, [self.paths[place] for place in places]), answer)
 
     def _text(self, number: int, text: str) -> str:
+        """The one object for a text of this number: another one than any equal text."""
         return self._texts.setdefault(number, "".join(list(text)))
 
     def _there(self, source: Source) -> object:

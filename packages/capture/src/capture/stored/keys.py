@@ -1,4 +1,4 @@
-"""Keys of stored versions: whatever evaluation relies on that is neither compared by content nor guarded.
+"""Keys of stored versions: all that evaluation relies on and that is neither compared by content nor guarded.
 
 Equal keys say: the same code, the same releases, the same options, the same machine's devices, and a process of which
 nothing is known that evaluation takes for given.  ``NotStored`` where there is such a thing.
@@ -45,7 +45,7 @@ def key_of(function: FunctionType, continuations: Continuations, options: Option
 
 @functools.cache
 def _own_sources() -> str:
-    """Of the files of this package: a version alone tells nothing while it is worked on."""
+    """The digest of this package's files: a version alone tells nothing while it is worked on."""
     folder = os.path.dirname(os.path.dirname(__file__))
     found = []
     for where, _, names in sorted(os.walk(folder)):
@@ -77,7 +77,7 @@ def _devices() -> Content:
 
 
 def _said_by_the_program() -> Content:
-    """Functions that were marked are known by identity, so that nothing can be said of them in a key."""
+    """The settings of the program; raises where it marked functions, of which a key can say nothing."""
     process, asked = state.PROCESS, program_settings()
     if process.allowed or process.disallowed or process.assumed:
         raise NotStored("the program said of functions how they are captured")
@@ -87,6 +87,8 @@ def _said_by_the_program() -> Content:
 
 
 def _kernels() -> list[object]:
-    """Kernels in Python of torch's operators.  Torch registers those for fakes when it needs them; operators of other
-    names are in no stored graph."""
+    """The kernels in Python that were given to torch's operators.
+
+    Torch registers those for fakes when it needs them; operators of other names are in no stored graph.
+    """
     return [key for key in impls if str(key).startswith("aten/") and not str(key).endswith("/Meta")]

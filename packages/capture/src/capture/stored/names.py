@@ -16,6 +16,7 @@ from capture.stored.contents import OF_C, Contents, NotStored, class_name
 Name = tuple[str, str, int]
 """A module, a path in it, and which of the objects found there it is; without a path the module, or its class."""
 
+# Functions of C often name another module than the one that they are found in.
 _HOMES = ("torch", "torch._C._VariableFunctions", "torch._C._nn", "torch._C", "torch.nn.functional", "builtins")
 
 _OF_CODE = (FunctionType, type, *OF_C)
@@ -58,7 +59,7 @@ def _of_its_module(obj: object) -> Name | None:
 
 
 def named(name: Name) -> object:
-    """What is there now."""
+    """The object that the name leads to now."""
     module, path, number = name
     if not path:
         return type(_module(module)) if number else _module(module)
@@ -69,6 +70,7 @@ def named(name: Name) -> object:
 
 
 def _module(name: str) -> object:
+    """The module, which has to be there already."""
     found = sys.modules.get(name)
     if found is None and name.startswith("torch._C."):
         found = functools.reduce(getattr, name.split(".")[2:], sys.modules["torch._C"])
@@ -78,7 +80,7 @@ def _module(name: str) -> object:
 
 
 def _found(module: str, path: str) -> Iterator[object]:
-    """What lies at the end of the path, and what it wraps."""
+    """The object at the end of the path, and those that it wraps."""
     try:
         found: object = _module(module)
         for step in path.split("."):
@@ -97,6 +99,7 @@ def _found(module: str, path: str) -> Iterator[object]:
 
 
 def _members(owner: object) -> dict[str, object]:
+    """The dictionary of a class or module, read past any code that answers for its attributes."""
     if isinstance(owner, type):
         return type.__getattribute__(owner, "__dict__")
     return dict(vars(owner)) if not isinstance(owner, ModuleType) else ModuleType.__getattribute__(owner, "__dict__")
@@ -136,7 +139,7 @@ class NamesWritten:
         self.rows: list[list[object]] = []
 
     def place(self, obj: object) -> int | None:
-        """Where in the table; None: no name leads to it."""
+        """The place of an object in the table; None if no name leads to it."""
         known = self._places.get(id(obj))
         if known is None:
             name = name_of(obj) or self._member(obj)

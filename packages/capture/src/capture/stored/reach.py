@@ -39,8 +39,10 @@ _OF_VIEWS = frozenset({"&", "|", "-", "^"})
 
 
 def reached(entered: Iterable[Entered], root: CodeType, found: Iterable[CodeType], names: NamesWritten) -> list[int]:
-    """The places in the table of names of all functions that were entered.  ``found``: code that is compared where
-    a guard finds it."""
+    """The places in the table of names of all functions that were entered.
+
+    ``found``: code that is compared where a guard finds it.
+    """
     inner = _with_inner([*found, root])
     places: list[int] = []
     _refuse_what_varies(root, of_program=True)
@@ -71,7 +73,7 @@ _OF_TORCH = frozenset({"aten", "prims", "prim"})
 
 
 def refuse_operators(module: fx.GraphModule) -> None:
-    """Operators that the program defined are known by name only, and another process may define others."""
+    """Raises for operators that the program defined: another process may define others by the same names."""
     for part in module.modules():
         for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
             if node.op == "call_function":
@@ -90,12 +92,13 @@ def _refuse_operator(target: Any) -> None:
 
 
 class Reach:
-    """What functions name, compared in one process at one moment."""
+    """The contents of all that functions name, compared in one process at one moment."""
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
 
     def of(self, function: FunctionType) -> Content:
+        """The contents of the globals that a function names, and of the members that it may look up in them."""
         wanted = sorted(_names(function.__code__))
         fixed, space = _is_of_library(function), function.__globals__
         return [function.__qualname__, *self._all(wanted, fixed, space)]
@@ -109,12 +112,14 @@ class Reach:
                 obj = vars(builtins)[name]
             else:
                 continue
+            # Other globals of the program are guarded where they are read.
             if fixed or isinstance(obj, (ModuleType, type)):
                 yield [name, self._told(obj)]
             owners.append(obj)
         yield from self._members(owners, wanted)
 
     def _members(self, owners: list[object], wanted: list[str]) -> Iterator[Content]:
+        """The members that the code names of torch's and the standard library's classes and modules."""
         seen: set[int] = set()
         while owners:
             owner = owners.pop()
@@ -130,8 +135,10 @@ class Reach:
                 owners.append(of[name])
 
     def _told(self, obj: object) -> Content:
-        """Values of libraries whose contents cannot be compared are told by their class: what is relied on of them
-        is guarded (hooks, modes), or asked of torch's state."""
+        """The content of a value; one of a library's that cannot be compared is told by its class.
+
+        What is relied on of such a value is guarded (hooks, modes), or asked of torch's state.
+        """
         try:
             return self.contents.shallow(obj)
         except NotStored:
@@ -152,6 +159,7 @@ def _dictionary(owner: object) -> dict[str, object]:
 
 
 def _refuse_process(owner: object, name: str) -> None:
+    """Raises where a name asks for what is another process's."""
     module = getattr(owner, "__name__", "") if isinstance(owner, ModuleType) else ""
     if module in _OF_THE_PROCESS and name not in _SAME_ANYWHERE and not name.startswith("__"):
         raise NotStored(f"it may ask `{module}.{name}`, whose answer is another process's")
@@ -179,7 +187,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _with_inner(codes: Iterable[CodeType]) -> set[int]:
-    """The codes, and those of the functions that they define."""
+    """The identities of the codes, and of those of the functions that they define."""
     found: set[int] = set()
     for code in codes:
         found.add(id(code))
@@ -188,12 +196,13 @@ def _with_inner(codes: Iterable[CodeType]) -> set[int]:
 
 
 def _refuse_what_varies(code: CodeType, *, of_program: bool) -> None:
-    """What is another in each process: addresses, and the order of sets."""
+    """Raises for code whose answer is another one in each process: by addresses, or by the order of sets."""
     names = set(code.co_names)
     if of_program and names & _BY_ADDRESS:
         raise NotStored(f"`{code.co_qualname}` asks for an address or a hash, which are other ones in each process")
     if names & _ORDERLESS and of_program:
         raise NotStored(f"`{code.co_qualname}` makes a set, whose order is another one in each process")
+    # A set of constants may be asked what is in it, but not gone through.
     before = None
     for instruction in dis.get_instructions(code):
         if of_program and instruction.opname in ("BUILD_SET", "SET_ADD", "SET_UPDATE"):

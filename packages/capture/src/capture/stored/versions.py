@@ -45,7 +45,7 @@ _HEAD = b"compile-api capture 1\n"
 
 
 class Describing(Protocol):
-    """What a backend offers of its compiled callables."""
+    """The part of a backend that stores its compiled callables."""
 
     def describe(self, compiled: object) -> Data: ...
 
@@ -87,7 +87,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a version is tied to in the process that takes it up."""
+    """The objects of the process that takes a version up, to which the version is tied."""
 
     backend: object
     continuations: Continuations
@@ -98,8 +98,9 @@ class Around:
 
 
 def written(made: Made, function: FunctionType, backend: object, continuations: Continuations) -> bytes:
-    """Raises ``NotStored`` where some part of it has no stored form."""
+    """The bytes of a version; raises ``NotStored`` where some part of it has no stored form."""
     frame, contents = function.__code__, Contents()
+    # One table of names and sources for all parts: written last, when all have asked.
     data = DataWriter(contents)
     data.learn(made.guards, made.entered)
     guards = [data.guard(guard) for guard in made.guards]
@@ -119,6 +120,7 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
         "changed": sorted(map(data.path, made.changed)),
         "once": made.once,
         "broke": None if made.broke is None else record_written(made.broke),
+        # The functions are found by name, and named in the table: so the table of names comes last.
         "entered": reached(made.entered, root, data.found_on_paths, data.names),
     }
     functions = [function, *(data.names.objects[place] for place in body["entered"])]
@@ -143,7 +145,7 @@ def _fields(expected: Expected) -> Data:
 
 
 def opened(data: bytes) -> dict[str, Data]:
-    """The body; whatever was done to the bytes raises ``NotStored``."""
+    """The body; raises ``NotStored`` for bytes that are not as they were written."""
     head, digest_at = len(_HEAD), len(_HEAD) + 64
     if data[:head] != _HEAD or data[digest_at : digest_at + 1] != b"\n":
         raise NotStored("it is not of this format")
@@ -182,6 +184,7 @@ class Reading:
         self.guards = tuple(map(self.data.guard, self.body["guards"]))
 
     def rest(self, around: Around) -> Taken:
+        """The version, once its guards hold: the backend takes up its graph, and the code is made."""
         self.data.refuse_hidden()
         body, frame = self.body, self.inputs.function.__code__
         compiled = None if body["graph"] is None else _taken_up(around.backend, body["graph"])
@@ -206,6 +209,7 @@ class Reading:
         if handled is None:
             return None
         code = self.inputs.function.__code__
+        # Whether effects follow is not stored: a checkpoint that ends the graph early runs the frame for them then.
         made = Failures(
             self._where(),
             around.log.add,

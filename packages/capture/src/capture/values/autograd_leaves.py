@@ -1,4 +1,4 @@
-"""Autograd's state of tensors without data: where a history begins, and what a backward has used up of it.
+"""Autograd's state of fake tensors: where a history begins, and what a backward has used up of it.
 
 Autograd's own record of an operation is the one thing that knows writes in place, views, detached tensors and modes
 without gradients; the graph's data flow knows none of these.
@@ -21,12 +21,19 @@ import torch
 
 
 def asking_for_histories() -> AbstractContextManager[object]:
-    """Where histories are asked for: asking remakes that of a written view, in inference mode without its past."""
+    """A context in which histories may be asked for.
+
+    Asking remakes the ``grad_fn`` of a view that was written to, which in inference mode would come out without its
+    past.
+    """
     return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
 def has_known_history(tensor: torch.Tensor) -> bool:
-    """Torch tells none of a view that was made without histories, of what has one since: every question raises."""
+    """True if torch answers questions about the history.
+
+    It tells nothing of a view that was made without histories and whose base has one since: every question raises.
+    """
     try:
         with asking_for_histories():
             _ = tensor.grad_fn
@@ -36,7 +43,7 @@ def has_known_history(tensor: torch.Tensor) -> bool:
 
 
 def is_leaf(tensor: torch.Tensor) -> bool:
-    """As torch says, where it says so."""
+    """True for a leaf of autograd, where torch can say so."""
     return has_known_history(tensor) and bool(tensor.is_leaf)
 
 
@@ -48,6 +55,7 @@ class History:
         self.steps: dict[Any, None] = {}
         ends = set(until)
         waiting = []
+        # A leaf that wants a gradient has no step of its own before it is used: it is the beginning itself.
         for result in results:
             if result.grad_fn is not None:
                 waiting.append(result.grad_fn)
@@ -58,6 +66,7 @@ class History:
             if step is None or step in self.steps:
                 continue
             self.steps[step] = None
+            # AccumulateGrad, the step in which a history arrives at a leaf.
             if hasattr(step, "variable"):
                 self.origins[id(step.variable)] = step.variable
             if step not in ends:
@@ -68,13 +77,15 @@ class History:
         return {step for step in self.steps if not any(before for before, _ in step.next_functions)}
 
     def used_up(self, readers: Collection[type]) -> Iterator[object]:
-        """The steps of which a backward has freed what another would need.  Of functions with a backward of their own
-        that matters to ``readers`` only.
+        """The steps of which a backward has freed what another would need.
+
+        Of functions with a backward of their own that matters to ``readers`` only.
         """
         return (step for step in self.steps if _has_let_go(step, readers))
 
 
 def _has_let_go(step: object, readers: Collection[type]) -> bool:
+    """True if a backward has freed a tensor that this step saved for another one."""
     kind: Any = type(step)
     if hasattr(kind, "_forward_cls") and not any(issubclass(kind._forward_cls, reader) for reader in readers):
         return False
@@ -82,6 +93,7 @@ def _has_let_go(step: object, readers: Collection[type]) -> bool:
 
 
 def _is_gone(step: object, name: str) -> bool:
+    """True if the saved tensor was freed; being written to since is another error, and none of this."""
     try:
         getattr(step, name)
     except RuntimeError as error:  # or it was written to since, which is another error
@@ -90,12 +102,13 @@ def _is_gone(step: object, name: str) -> bool:
 
 
 def keep(results: Iterable[torch.Tensor], kept: Callable[[torch.Tensor], bool]) -> bool:
-    """Whether a step behind these still has such a tensor for its backward."""
+    """True if a step behind these results still has such a tensor for its backward."""
     with asking_for_histories():
         return any(kept(each) for step in History(filter(has_known_history, results)).steps for each in _saved_by(step))
 
 
 def _saved_by(step: object) -> Iterator[torch.Tensor]:
+    """The tensors that a step still has for its backward."""
     kind: object = type(step)
     for name in _names_of_saved(kind):
         try:
@@ -106,7 +119,10 @@ def _saved_by(step: object) -> Iterator[torch.Tensor]:
 
 
 def is_used_up(error: BaseException) -> bool:
-    """Whether torch says that a history was freed; the type of its error is the same for all that autograd refuses."""
+    """True if torch says that a history was freed.
+
+    Only the words tell: the type of the error is the same for all that autograd refuses.
+    """
     return "second time" in str(error)
 
 
@@ -119,7 +135,7 @@ def _names_of_saved(kind: object) -> tuple[str, ...]:
 
 
 def are_needed(leaves: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> bool:
-    """Whether somebody can ask one of these for its gradient, or would miss a history that begins with them alone."""
+    """True if somebody can ask a leaf for its gradient, or would miss a history that begins with them alone."""
     if not leaves:
         return False
     made = set(map(id, leaves))

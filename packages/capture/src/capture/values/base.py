@@ -30,7 +30,7 @@ class Recorded(Protocol):
 
     @property
     def nodes(self) -> Sequence[object]:
-        """What it consists of so far."""
+        """The nodes that it has so far."""
 
 
 class Changes(Protocol):
@@ -38,7 +38,7 @@ class Changes(Protocol):
 
     @property
     def classes(self) -> bool:
-        """Whether members of a class were written."""
+        """True if members of a class were written."""
 
     @property
     def contexts(self) -> Sequence[Value]:
@@ -52,7 +52,7 @@ class Keys(Protocol):
     """Objects that are looked for, as values see them."""
 
     def add(self, ctx: Tracer, value: Value) -> None:
-        """One more, which is none of those before."""
+        """Notes an object that is none of those before."""
 
 
 class Tracer(Protocol):
@@ -60,7 +60,7 @@ class Tracer(Protocol):
 
     @property
     def options(self) -> Options:
-        """What the user chose."""
+        """The options that the user chose."""
 
     @property
     def inputs(self) -> Inputs:
@@ -68,11 +68,11 @@ class Tracer(Protocol):
 
     @property
     def graph(self) -> Recorded:
-        """What was recorded so far."""
+        """The graph that was recorded so far."""
 
     @property
     def effects(self) -> Changes:
-        """What the evaluated code did to objects and to the library's state."""
+        """The changes that the evaluated code made to objects and to the library's state."""
 
     @property
     def keys(self) -> Keys:
@@ -108,7 +108,7 @@ class Tracer(Protocol):
         """The same, with an exception raised where the generator waits."""
 
     def stand_for(self, obj: object, value: Value) -> None:
-        """Where this object is met, the value is meant: the object exists only during the evaluation."""
+        """Makes `value` the value of this object, which exists only during the evaluation."""
 
     def attempt(self, function: Value, *caught: type[BaseException]) -> Value | None:
         """Call without arguments; None where the user's code raises one of ``caught``."""
@@ -120,7 +120,7 @@ class Tracer(Protocol):
         """Rely on what instances of a class, or those derived from it, find by a name that is no special one."""
 
     def is_one_object(self, left: Value, right: Value) -> bool:
-        """What ``is`` says, relied on from now on."""
+        """True if ``is`` holds; relied on from now on."""
 
     def changed(self, value: Value) -> None:
         """The value is about to be mutated."""
@@ -132,7 +132,7 @@ class Tracer(Protocol):
         """The user's line that is being evaluated."""
 
     def in_library(self) -> bool:
-        """Whether the code that is being evaluated belongs to an installed package or the standard library."""
+        """True if the code that is being evaluated belongs to an installed package or the standard library."""
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """The user's program raises here."""
@@ -156,7 +156,7 @@ class Value:
         raise NotImplementedError
 
     def constant(self) -> Any:
-        """The object itself, where it is made of constants alone."""
+        """The object itself, where it is made of constants alone; raises `NotConstant` elsewhere."""
         raise NotConstant
 
     def identity(self) -> object:
@@ -176,7 +176,7 @@ class Value:
         return ctx.call(self.attribute(ctx, "__call__"), args, kwargs)
 
     def truth(self, ctx: Tracer) -> bool:
-        """What ``bool()`` says; a kind with ``__bool__`` or ``__len__`` answers for itself."""
+        """The answer of ``bool()``; a kind with ``__bool__`` or ``__len__`` answers for itself."""
         return True
 
     def elements(self, ctx: Tracer) -> list[Value]:
@@ -191,7 +191,7 @@ class Value:
         return iter(())
 
     def changes(self) -> Iterator[Value]:
-        """What has to be known to make its changes real."""
+        """The values that have to be loaded, or made, before its changes can be replayed."""
         return self.parts()
 
     def describe(self) -> str:
@@ -216,6 +216,7 @@ class LazyValue(Value):
         self._known: Value | None = None
 
     def realized(self, ctx: Tracer) -> Value:
+        """The value that it turns out to be, with the guards that go with looking at it."""
         if self._known is None:
             assert self.source is not None
             self._known = ctx.wrap(self.obj, self.source)
@@ -230,7 +231,7 @@ class LazyValue(Value):
 
 
 def derives(cls: type, base: type) -> bool:
-    """What ``issubclass`` says where no metaclass has another opinion."""
+    """The answer of ``issubclass`` where no metaclass has another opinion."""
     return base in (cls.__mro__ or ())  # a class that is being made has none yet
 
 
@@ -247,7 +248,10 @@ def module_name(obj: object) -> str:
 
 
 def held_by(cls: type, name: str, default: object = None) -> Any:
-    """What a class or one of its bases holds by this name, unbound; no metaclass is asked, nor told of the question."""
+    """The member that a class or one of its bases holds by this name, unbound.
+
+    No metaclass is asked, nor told of the question: what is done here must not run code of the program.
+    """
     for base in type.__getattribute__(cls, "__mro__") or ():
         if name in type.__getattribute__(base, "__dict__"):
             return type.__getattribute__(base, "__dict__")[name]
@@ -259,7 +263,7 @@ def root_package(obj: object) -> str:
 
 
 def trusted(obj: object) -> bool:
-    """Torch's and the standard library's own code is taken as fixed."""
+    """True for code of torch's and of the standard library's own, which is taken as fixed."""
     name = getattr(obj, "__name__", None) if issubclass(type(obj), ModuleType) else module_name(obj)
     if not name or not isinstance(name, str):
         return isinstance(obj, (BuiltinFunctionType, MethodDescriptorType))
@@ -268,7 +272,7 @@ def trusted(obj: object) -> bool:
 
 
 def leads_through_fixed_code(source: Source) -> bool:
-    """Whether the path begins at code of torch's or the standard library's, so that nothing on it is asked for again.
+    """True if the path begins at code of torch's or the standard library's, so that nothing on it is asked for again.
 
     One that begins at a class of the program's leads to globals that the program may bind anew.
     """
@@ -277,13 +281,16 @@ def leads_through_fixed_code(source: Source) -> bool:
 
 
 def is_fixed(cls: type) -> bool:
-    """Classes of torch and the standard library are, but for modules: programs put members on those at run time."""
+    """True for classes of torch and the standard library, but for modules: programs put members on those later."""
     return trusted(cls) and torch.nn.Module not in type.__getattribute__(cls, "__mro__")
 
 
 def may_be_replaced(ctx: Tracer, source: Source, obj: object) -> bool:
-    """Whether a function is found under a name of torch's, or anything that can be called by the program's own code in
-    a module: programs put others there, for a while or for good."""
+    """True if programs put other functions in this place, for a while or for good, so that it has to be guarded.
+
+    That is a function under a name of torch's, or anything callable in a module where the program's own code looks it
+    up.
+    """
     if not (isinstance(source, AttrSource) and isinstance(source.parent, ConstSource)):
         return False
     owner = source.parent.obj
@@ -315,7 +322,7 @@ def settled(value: Value) -> Value:
 
 
 def reachable(values: Sequence[Value]) -> list[Value]:
-    """These values and what new objects among them refer to, each once."""
+    """The values, and what new objects among them refer to, each once."""
     seen: dict[int, Value] = {}
     todo = list(reversed(values))
     while todo:
@@ -334,6 +341,7 @@ def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
     if name == "__class__":
         return ctx.literal(cls)
     ctx.rely_on_member(cls, name)
+    # Plain members too are read by a rule: `bind_member` is what gives one its meaning, by kind of the object.
     for owner in cls.__mro__:
         if name in vars(owner):
             return ctx.call_builtin(bind_member, [value, ctx.literal(cls), ctx.literal(name)], {})
@@ -351,12 +359,12 @@ def throw_as(ctx: Tracer, function: Callable[..., object], *args: object) -> NoR
 
 
 def callable_type(value: Value) -> bool:
-    """What ``callable`` says by the class."""
+    """The answer of ``callable``, by the class."""
     return held_by(value.python_type(), "__call__") is not None
 
 
 def is_iterable(value: Value) -> bool:
-    """What ``iter()`` takes, by the class."""
+    """True if ``iter()`` takes it, by the class."""
     cls = value.python_type()
     return held_by(cls, "__iter__") is not None or held_by(cls, "__getitem__") is not None
 
@@ -368,5 +376,5 @@ def type_name(cls: type) -> str:
 
 
 def bind_member(obj: object, cls: type, name: str) -> object:
-    """What ``obj.name`` is where only the type knows it; the rules give it a symbolic meaning."""
+    """``obj.name`` where only the type knows it; the rules give it a symbolic meaning."""
     return getattr(obj, name)

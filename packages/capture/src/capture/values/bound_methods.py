@@ -1,4 +1,4 @@
-"""What a bound method without Python code answers about itself, which is less than the descriptor that it was made of.
+"""The attributes of a bound method without Python code: it has fewer than the descriptor that it was made of.
 
 Must not know: how it is called.
 """
@@ -13,7 +13,7 @@ from capture.values.base import Tracer, Value, type_name
 from capture.values.constant import ConstantValue
 
 BOUND: dict[type, type] = {MethodDescriptorType: BuiltinMethodType, WrapperDescriptorType: MethodWrapperType}
-"""What a function of C is once it is bound."""
+"""The type of a function of C once it is bound."""
 
 _AS_UNBOUND = frozenset({"__name__", "__doc__", "__text_signature__", "__objclass__"})
 
@@ -40,6 +40,7 @@ def attribute_of_bound(ctx: Tracer, descriptor: Descriptor, receiver: Value, nam
 
 
 def _qualified(receiver: Value, descriptor: Descriptor, kind: type) -> str:
+    """The ``__qualname__``: by the receiver's class and not the descriptor's, but for slots."""
     if kind is MethodWrapperType:
         return str(descriptor.__qualname__)
     return f"{receiver.python_type().__qualname__}.{descriptor.__name__}"

@@ -55,12 +55,14 @@ class ReliedClasses:
             names[name] = None
 
     def _names(self, cls: type) -> dict[str, None] | None:
+        # Relying on a class relies on its metaclass as well, which answers for the class's own attributes.
         if id(cls) not in self._met:
             self._meet(cls)
         found = self._met[id(cls)]
         return None if found is None else found[2]
 
     def _meet(self, cls: type) -> None:
+        """Notes a class where it is met first; one that is taken as fixed is noted as needing no guard."""
         if is_fixed(cls):
             self._met[id(cls)] = None
             self._fixed.append(cls)
@@ -69,9 +71,12 @@ class ReliedClasses:
         self._names(type(cls))
 
     def guards(self, made_here: Callable[[type], bool]) -> Iterator[Guard]:
+        """One guard for each class of the program's; none for those that the captured code makes itself."""
         for cls, location, names in filter(None, self._met.values()):
             if made_here(cls):
                 continue
+            # Members of fixed bases do not change; special names are always watched, and kept apart as they are the
+            # same for all.
             watched = tuple(base for base in type.__getattribute__(cls, "__mro__") if not is_fixed(base))
             others = tuple(name for name in names if name not in _SPECIAL)
             name = type.__getattribute__(cls, "__qualname__")

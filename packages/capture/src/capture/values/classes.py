@@ -1,8 +1,9 @@
-"""What members are looked up in: classes, ``super()``, imported modules; and how a member that is found is bound.
+"""The objects that members are looked up in: classes, ``super()``, imported modules; and how a found member is bound.
 
 Lookups follow Python's order, and each relies on what it found or did not find: on members by ``ctx.rely_on_member``
-(one guard per class, ``values/class_guards``), on a class not having one by ``rely_on_no_member``.  What the evaluated
-code assigned to a class comes first (``written_member``), as the real class has it only when the frame leaves.
+(one guard per class, ``values/class_guards``), on a class not having one by ``rely_on_no_member``.  What the
+evaluated code assigned to a class comes first (``written_member``), as the real class has it only when the frame
+leaves.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class ClassValue(Value):
         written = written_member(ctx, self.cls.__mro__ or (), name)
         if written is not None:
             return realize(ctx, written)
+        # Whoever holds the mapping would not see what is written from here on: no more may be (`plain_set`).
         if name == "__dict__":
             self.is_shown = True
             if self.written:
@@ -150,8 +152,10 @@ class ClassValue(Value):
 
 
 def is_set_by_code(ctx: Tracer, receiver: Value, cls: type, name: str, value: Value | None) -> bool:
-    """Whether a ``__setattr__`` or ``__delattr__`` in Python did what it does for objects of ``cls``; in C there is
-    that of ``object`` or ``type``, which is the value's own ``plain_set``."""
+    """True if a ``__setattr__`` or ``__delattr__`` in Python has done it for an object of ``cls``.
+
+    One in C is that of ``object`` or ``type``, which is the value's own ``plain_set``.
+    """
     setter = getattr(cls, "__setattr__" if value is not None else "__delattr__")
     if not isinstance(setter, FunctionType):
         return False
@@ -179,7 +183,7 @@ def written_member(ctx: Tracer, order: Iterable[type], name: str) -> Value | Non
 
 
 def _has_plain_instances(cls: type) -> bool:
-    """Whether a class is the program's, and its instances look up members where ``written_member`` is asked."""
+    """True if a class is the program's, and its instances look up members where ``written_member`` is asked."""
     special = (type, tuple, set, frozenset, str, bytes, int, float, complex, enum.Enum, torch.Tensor)
     return is_made_by_code(cls) and not trusted(cls) and not issubclass(cls, special)
 
@@ -189,13 +193,12 @@ _HEAP_TYPE = 1 << 9
 
 
 def is_made_by_code(cls: type) -> bool:
-    """Whether a class statement made it, and not C."""
+    """True if a class statement made it, and not C."""
     return bool(cls.__flags__ & _HEAP_TYPE)
 
 
 def _runs_code(cls: type, name: str) -> bool:
-    """Whether a class's attribute is found by Python code: of its metaclass, or of a descriptor but torch's, which only
-    look."""
+    """True if Python code finds the attribute: of the metaclass, or of a descriptor other than torch's."""
     _, held = _static_lookup(cls, name)
     if isinstance(type(cls).__getattribute__, FunctionType):
         return True
@@ -254,7 +257,7 @@ class PythonModuleValue(Value):
         return ctx.wrap(found, AttrSource(self.source, name))
 
     def _ask(self, ctx: Tracer, handler: FunctionType, name: str) -> Value:
-        """What the module's own ``__getattr__`` says of a name that it has not."""
+        """The answer of the module's own ``__getattr__`` for a name that the module has not."""
         entries = DictSource(self.source)
         ctx.guard(KeySource(entries, name), "absent")
         return ctx.call(ctx.wrap(handler, KeySource(entries, "__getattr__")), [ConstantValue(name)])
@@ -292,6 +295,7 @@ class SuperValue(Value):
             # An instance of a metaclass: a class, seen as an object.
             if isinstance(receiver, ClassValue) and not of_class:
                 return _bind_to_class(ctx, vars(owner)[name], owner, name, receiver)
+            # A function of C that is read through a class stays unbound.
             if of_class and type(vars(owner)[name]) in BOUND:
                 return ctx.literal(vars(owner)[name])
             return bind(ctx, vars(owner)[name], owner, name, receiver)
@@ -310,13 +314,11 @@ def _bind_to_class(ctx: Tracer, member: object, owner: type, name: str, cls: Cla
 
 
 _FUNCTIONS = (FunctionType, Region, Outside)
-"""What becomes a method of the object that it is read from."""
+"""The kinds of functions that become methods of the object that they are read from."""
 
 
 def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path: Source | None = None) -> Value:
-    """A member of a class seen through an instance (or a subclass): the descriptor protocol for the known
-    descriptors.
-    """
+    """A member of a class seen through an instance (or a subclass), by the protocol of descriptors."""
     source = path or AttrSource(class_source(ctx, owner), name)
     # In this order: what each kind of member becomes when it is read through an instance.
     if isinstance(member, staticmethod):
@@ -348,6 +350,7 @@ def class_source(ctx: Tracer, cls: type) -> Source:
 
 
 def _bind_other(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value) -> Value:
+    """Binds a member by its own ``__get__``: one of C's that only binds, or one in Python, which is evaluated."""
     # By name, as some of these types have none that could be imported.
     kind = type(member).__name__
     if kind in ("method_descriptor", "wrapper_descriptor", "builtin_function_or_method", "_lru_cache_wrapper"):

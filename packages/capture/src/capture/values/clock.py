@@ -8,8 +8,10 @@ from capture.values.scalar import ScalarValue
 
 
 class ClockReading(ScalarValue):
-    """``recorded`` operations came before it.  Where that is none it is read before the graph, else behind the graph,
-    which is wrong if more operations followed."""
+    """The reading of a clock, after so many ``recorded`` operations.
+
+    With none before it the clock is read before the graph, else behind it, which is wrong if more operations followed.
+    """
 
     def __init__(self, clock: Callable[[], float], recorded: int) -> None:
         super().__init__(float, function=clock)

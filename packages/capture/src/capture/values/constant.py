@@ -62,11 +62,12 @@ NOT_IMPLEMENTED = ConstantValue(NotImplemented)
 
 
 def is_none(value: object) -> bool:
-    """Whether it is None, of which each path makes a value of its own."""
+    """True if it is None, of which each path makes a value of its own."""
     return isinstance(value, ConstantValue) and value.value is None
 
 
 def boolean(value: bool) -> ConstantValue:
+    """The one value of True, or that of False."""
     return TRUE if value else FALSE
 
 

@@ -54,7 +54,7 @@ def contents_of(value: Value) -> Value:
 
 
 def leave_subclass(ctx: Tracer, *contents: Value) -> None:
-    """Stops where a method makes another object of a subclass, by way of what that is called with."""
+    """Breaks the graph where a method makes another object of a subclass, by way of what that is called with."""
     for value in contents:
         if value.whole is not None and value.python_type() not in (list, dict):  # these two give themselves
             ctx.stop(Kind.CONTAINER, f"{value.whole.describe()} makes another of its class")

@@ -31,7 +31,7 @@ _GRAD_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
 
 
 class StateRecorder(Protocol):
-    """What contexts need of the graph: a node that switches state, now and at run time."""
+    """The part of the graph that contexts need: it records a node that switches state, now and at run time."""
 
     def switch(self, function: object, *args: object) -> object:
         """Record ``function(*args)``, run it, and return a handle for the switch back."""
@@ -39,7 +39,7 @@ class StateRecorder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """What a context finds when it is entered, and keeps to put it back."""
+    """The modes that a context finds when it is entered, and keeps to put them back."""
 
     grad: bool
     autocast: tuple[bool, torch.dtype, bool] | None = None  # of the context's device
@@ -74,12 +74,12 @@ class TorchContext(Value):
 
     @property
     def device(self) -> str | None:
-        """Whose modes it switches, where it is one for autocast."""
+        """The device whose modes it switches, if it is one for autocast."""
         return self.args[0] if issubclass(self.cls, torch.autocast) else None
 
     @property
     def is_grad_mode(self) -> bool:
-        """Whether it switches that mode alone, which may be put back in any order."""
+        """True if it switches the mode of gradients alone, which may be put back in any order."""
         return issubclass(self.cls, _GRAD_MODES)
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
@@ -96,6 +96,7 @@ class TorchContext(Value):
         return ctx.stop(Kind.CONTEXT, f"`{name}` of a `{self.cls.__name__}` context is read")
 
     def enter(self, graph: StateRecorder) -> None:
+        """Switches the state now, for the fakes, and in the graph, for the run."""
         self.was_left = False
         self.before = self._found()
         if issubclass(self.cls, torch.inference_mode):
@@ -107,15 +108,18 @@ class TorchContext(Value):
         self.grad_mode_within = torch.is_grad_enabled()
 
     def leave(self, graph: StateRecorder) -> None:
+        """Puts back what was found on entry, now and in the graph."""
         if issubclass(self.cls, torch.inference_mode):
             graph.switch(_exit_inference, self._handle)
         elif issubclass(self.cls, torch.autocast):
             graph.switch(_exit_autocast, self._handle)
         else:
+            # A value and no handle is put back: grad modes may be left in another order than they were entered.
             assert self.before is not None
             graph.switch(set_grad_enabled, self.before.grad)
 
     def _found(self) -> Modes:
+        """The modes in force before it."""
         return Modes.now(self.device)
 
     def _target(self) -> bool:

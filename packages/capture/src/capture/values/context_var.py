@@ -35,11 +35,12 @@ class ContextVarValue(Value):
         return self.var
 
     def current(self, ctx: Tracer) -> Value | None:
-        """What it is set to in this context, if anything."""
+        """The value that it has in this context; None where it has none."""
         if self.pending:
             return realize(ctx, self.pending[-1].value)
         found = self._reader()
         source = CallSource(self._reader, f"{self.var.name}.get()")
+        # A default of ``get`` is no value: that none is set is another state, in which nothing can be wrapped.
         if found is _UNSET:
             ctx.guard(source, "is", _UNSET, text=f"{self.var.name} is not set")
             return None
@@ -56,7 +57,7 @@ class ContextVarValue(Value):
 
 
 class TokenValue(Value):
-    """What ``set`` returns."""
+    """The token that ``set`` returns."""
 
     def __init__(self, owner: ContextVarValue, value: Value) -> None:
         self.owner = owner

@@ -28,7 +28,7 @@ def in_force() -> tuple[torch.device, ...]:
 
 
 def is_overridden() -> bool:
-    """Whether somebody's mode decides what torch's functions do."""
+    """True if a mode of somebody else decides what torch's functions do."""
     return len_torch_function_stack() > len(in_force())
 
 

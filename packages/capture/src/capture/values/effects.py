@@ -1,8 +1,7 @@
-"""What the evaluated code changed in objects that existed before it: seen at once inside, replayed when the frame
-leaves.
+"""The changes made to objects from before: seen at once inside, replayed when the frame leaves.
 
-The new state lives in the values themselves (a list's items, an object's overlay); here is only who changed, in order.
-How a change is replayed is the emitter's business.
+The new state lives in the values themselves (a list's items, an object's overlay); here is only who changed, in
+order. How a change is replayed is the emitter's business.
 """
 
 from __future__ import annotations
@@ -28,10 +27,13 @@ class Taken(Value):
         self.item = item
 
     def is_put_back(self) -> bool:
+        """True if the container has the item again."""
         return any(settled(part) is settled(self.item) for part in self.container.parts())
 
 
 class Effects:
+    """The effects of one evaluation: objects that were changed, state of the library, locks, clocks and calls."""
+
     def __init__(self) -> None:
         self._changed: dict[Value, None] = {}
         self._made: dict[Value, None] = {}  # what exists only here, and was changed
@@ -53,6 +55,7 @@ class Effects:
         if value.source is not None or isinstance(value, NamespaceValue):
             self._changed.setdefault(value)
             self.classes |= isinstance(value, ClassValue)
+        # Nothing to replay, but it may be part of a circle that only `let_go` breaks.
         elif type(value).let_go is not Value.let_go:
             self._made.setdefault(value)
 
@@ -78,6 +81,7 @@ class Effects:
             value.let_go()
 
     def changed(self) -> list[Value]:
+        """The objects from before that were changed, in the order of their first change."""
         return list(self._changed)
 
     def written_values(self) -> Iterator[Value]:

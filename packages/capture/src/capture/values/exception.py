@@ -13,11 +13,14 @@ from capture.values.constant import NONE, boolean
 from capture.values.sequence import TupleValue
 from capture.values.user_object import UserObject, lookup
 
+# The real traceback of an exception that came from outside and was not raised here since.
 _AS_IT_CAME = object()
 _LINKS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 
 
 class ExceptionValue(UserObject):
+    """An exception: the program's own, or one that only the evaluation has made and raised."""
+
     def __init__(
         self, cls: type[BaseException], args: Sequence[Value] = (), obj: Any = None, source: Source | None = None
     ) -> None:
@@ -28,8 +31,10 @@ class ExceptionValue(UserObject):
 
     @property
     def trace(self) -> object:
-        """Stands for the traceback: another object after each addition to it; the exception itself for the one that it
-        came with, None for none."""
+        """An object for the traceback: another one after each addition; the exception itself for the one it came with.
+
+        None where there is none.
+        """
         return self if self._trace is _AS_IT_CAME else self._trace  # to refer to itself would make it garbage
 
     @trace.setter
@@ -37,7 +42,7 @@ class ExceptionValue(UserObject):
         self._trace = other
 
     def raise_while(self, handled: Value | None) -> None:
-        """It is raised while another one is being handled."""
+        """Sets ``__context__`` as CPython does when it raises this while another one is being handled."""
         if handled is None or handled is self or self.source is not None:
             return
         link: Value | None = handled
@@ -58,6 +63,7 @@ class ExceptionValue(UserObject):
     def plain_attribute(self, ctx: Tracer, name: str) -> Value | None:
         if name in self.overlay:
             return super().plain_attribute(ctx, name) if name not in _LINKS else self.overlay[name]
+        # A frame was added to it in the evaluation alone, so that there is no real one to show.
         if name == "__traceback__" and self.caught:
             return UnseenTraceback()
         if self.source is not None and (name == "args" or name in _LINKS):
@@ -73,6 +79,7 @@ class ExceptionValue(UserObject):
         if name in _LINKS:
             return NONE
         owner, member = lookup(self.cls, name)
+        # ``errno``, ``filename`` and the like, which the constructor in C fills: nobody has run it yet.
         if isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) and owner.__module__ == "builtins":
             ctx.stop(Kind.EXCEPTION_VALUE, f"`{name}` of an exception that only the evaluation made is read")
         return super().plain_attribute(ctx, name)

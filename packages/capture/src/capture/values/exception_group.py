@@ -19,6 +19,8 @@ Question = Callable[[ExceptionValue], bool]
 
 
 class ExceptionGroupValue(ExceptionValue):
+    """A group of exceptions; ``taken_from`` is the group whose history a part shares."""
+
     def __init__(
         self,
         cls: type[BaseException],
@@ -66,6 +68,7 @@ def make_group(ctx: Tracer, cls: type[BaseException], message: Value, exceptions
 
 
 def _checked_members(ctx: Tracer, message: Value, exceptions: Value) -> list[ExceptionValue]:
+    """The exceptions that a group is made of, where CPython would take them."""
     if not isinstance(exceptions, SequenceValue) or message.python_type() is not str:
         _refused(ctx)
     items = [realize(ctx, item) for item in exceptions.elements(ctx)]
@@ -87,7 +90,10 @@ def wrapped(ctx: Tracer, naked: ExceptionValue) -> ExceptionGroupValue:
 def split(
     ctx: Tracer, raised: ExceptionValue, matches: Question, *, rest: bool = True
 ) -> tuple[ExceptionValue | None, ExceptionValue | None]:
-    """What matches, and what is left; the latter only where it is asked for: making it calls ``derive``."""
+    """The part of an exception that matches, and what is left of it; either may be None.
+
+    What is left is made only where ``rest`` asks for it, as making a group calls ``derive``.
+    """
     if matches(raised):
         return raised, None
     if not isinstance(raised, ExceptionGroupValue):
@@ -98,6 +104,7 @@ def split(
 
 
 def _part(ctx: Tracer, group: ExceptionGroupValue, members: Sequence[Value]) -> ExceptionValue | None:
+    """A group of some members of `group`, by its ``derive``; None where there are none."""
     if not members:
         return None
     made = realize(ctx, ctx.call(group.attribute(ctx, "derive"), [ListValue(members)]))
@@ -108,8 +115,10 @@ def _part(ctx: Tracer, group: ExceptionGroupValue, members: Sequence[Value]) -> 
 
 
 def _share_history(ctx: Tracer, group: ExceptionGroupValue, part: ExceptionGroupValue) -> None:
+    """Gives a part the traceback, links and notes of the group, as CPython does."""
     ctx.changed(part)
     part.trace, part.caught, part.taken_from = group.trace, group.caught, group
+    # Nothing was added since it came: the part has the very traceback of the real group.
     if group.source is not None and group.trace is group:
         traceback = LazyValue(group.obj.__traceback__, AttrSource(group.source, "__traceback__"))
         part.overlay["__traceback__"] = traceback
@@ -124,12 +133,13 @@ def _share_history(ctx: Tracer, group: ExceptionGroupValue, part: ExceptionGroup
 
 
 def has_same_history(ctx: Tracer, left: ExceptionValue, right: ExceptionValue) -> bool:
-    """Whether they have one traceback, cause and context: then both are what came from one ``raise``."""
+    """True if they have one traceback, cause and context: then both are what came from one ``raise``."""
     links = ((left.attribute(ctx, name), right.attribute(ctx, name)) for name in ("__cause__", "__context__"))
     return _have_one_traceback(ctx, left, right) and all(ctx.is_one_object(*pair) for pair in links)
 
 
 def _have_one_traceback(ctx: Tracer, left: ExceptionValue, right: ExceptionValue) -> bool:
+    """True if nothing was added to one traceback and not to the other."""
     first, second = left.trace, right.trace
     if first is second or not (isinstance(first, ExceptionValue) and isinstance(second, ExceptionValue)):
         return first is second

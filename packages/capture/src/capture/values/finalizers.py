@@ -41,6 +41,7 @@ _QUIET = (
 _CONTAINERS = (list, tuple, dict, set, frozenset, torch.Size)
 _CONTAINER_KINDS = (SequenceValue, DictValue, SetValue)
 _MADE_OF_OTHERS = (SequenceValue, DictValue, SetValue, UserObject, CellValue, IteratorValue, SuspendableValue)
+# Limits to the search, which only asks what is likely to be there: a container of thousands of items has alike ones.
 _LONGEST = 64
 _MOST = 1000
 _CODE = {GeneratorType: "gi_code", CoroutineType: "cr_code", AsyncGeneratorType: "ag_code"}
@@ -48,7 +49,7 @@ _NAME = vars(type)["__name__"]  # read past metaclasses, which may have code of 
 
 
 def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
-    """Whether a value is, or is made of, an object whose end may do something.
+    """True if a value is, or is made of, an object whose end may do something.
 
     That is one from outside, or one that is ``shown`` to the outside, as an operand of what CPython runs.
     """
@@ -58,6 +59,7 @@ def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
         if id(value) in seen:
             continue
         seen.add(id(value))
+        # The instruction may hand it to anybody.
         if isinstance(value, UserObject) and value in shown:
             return True
         if isinstance(value, LazyValue) or (isinstance(value, UserObject) and value.obj is not None):
@@ -71,14 +73,14 @@ def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
 
 
 def _is_under_way(value: Value) -> bool:
-    """Whether it is a generator that does something when it is closed, or may be one when the instruction has run."""
+    """True for a generator that does something when it is closed, or may do so once the instruction has run."""
     if not isinstance(value, SuspendableValue):
         return isinstance(value, OutsideIterator)
     return not value.finished and (not value.started or acts_when_closed(value.frame.current.handler))
 
 
 def has_history(value: Value) -> bool:
-    """Whether a value is, or holds, a tensor that was computed from others which want gradients."""
+    """True if a value is, or holds, a tensor that was computed from others which want gradients."""
     return any(_has_steps(each) for each in reachable([value]))
 
 
@@ -89,7 +91,7 @@ def _has_steps(value: Value) -> bool:
 
 
 def require_quiet_end(ctx: Tracer, value: Value) -> None:
-    """Leaves a frame to CPython that unbinds an argument whose end may run code: nothing else may refer to it."""
+    """Leaves a frame to CPython if it unbinds an argument that may end there, running code of the program."""
     value = settled(value)
     if not _may_be_the_last(value.source):
         return
@@ -116,7 +118,7 @@ def require_quiet_pop(ctx: Tracer, value: Value) -> None:
 
 
 def require_quiet_change(ctx: Tracer, value: Value) -> None:
-    """Breaks where a container from outside changes that holds a generator under way: it may be let go."""
+    """Breaks the graph where a container from outside changes that holds a generator under way: it may be let go."""
     if value.source is not None and isinstance(value, _CONTAINER_KINDS):
         held = gc.get_referents(_object_of(ctx, value))
         if any(type(each) in _CODE and _acts_when_closed(each) for each in held):
@@ -145,6 +147,7 @@ def _object_of(ctx: Tracer, value: Value) -> object:
 
 
 def _rely_on_what_it_is(ctx: Tracer, value: Value, obj: object) -> None:
+    """Guards the code of a suspended generator, on which it depends whether its end does something."""
     code = _CODE.get(type(obj))
     if code is not None and value.source is not None:
         realize(ctx, value)
@@ -152,7 +155,7 @@ def _rely_on_what_it_is(ctx: Tracer, value: Value, obj: object) -> None:
 
 
 def holds_suspended(obj: object) -> bool:
-    """Whether an object is, or refers to, a suspended generator or coroutine that does something when it is closed."""
+    """True if an object is, or refers to, a suspended generator or coroutine that does something when it is closed."""
     todo, seen = [obj], set[int]()
     while todo and len(seen) < _MOST:
         obj = todo.pop()
@@ -166,6 +169,7 @@ def holds_suspended(obj: object) -> bool:
 
 
 def _acts_when_closed(generator: object) -> bool:
+    """True if a real generator waits under a handler that would run: its instruction is found by ``f_lasti``."""
     frame = getattr(generator, _CODE[type(generator)].replace("code", "frame"))
     if frame is None or frame.f_lasti < 0:
         return False
@@ -174,7 +178,7 @@ def _acts_when_closed(generator: object) -> bool:
 
 
 def _may_be_the_last(source: Source | None) -> bool:
-    """Whether a variable may be all that refers to what comes from there: an argument, a cell, part of a temporary."""
+    """True if a variable may be all that refers to what the path leads to: an argument, a cell, part of a temporary."""
     if source is None or isinstance(source, (ArgSource, ClosureSource)):
         return source is not None
     root = source.root()
@@ -183,6 +187,7 @@ def _may_be_the_last(source: Source | None) -> bool:
 
 
 def _end_of_object_is_noticed(obj: Any) -> bool:
+    """True if the end of a real object may do something, or that of an item of a builtin container."""
     if not _is_noisy(obj) or not any(type(obj) is kind for kind in _CONTAINERS):
         return _is_noisy(obj)
     items = list(obj.values()) if type(obj) is dict else list(obj)
@@ -196,5 +201,6 @@ def _is_noisy(obj: Any) -> bool:
 
 
 def _is_held_by_its_module(cls: type) -> bool:
+    """True for a class that its module holds by its name: it does not end when a variable lets go of it."""
     module = sys.modules.get(module_name(cls))
     return module is not None and vars(module).get(_NAME.__get__(cls)) is cls

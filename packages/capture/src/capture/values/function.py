@@ -27,6 +27,7 @@ class CellValue(Value):
         self.source = source
 
     def python_type(self) -> type:
+        """The type of cells, which has no name in builtins."""
         return type((lambda x: lambda: x)(0).__closure__[0])  # type: ignore[index]
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
@@ -122,6 +123,7 @@ class FunctionValue(Value):
         return ctx.throw(AttributeError, f"'function' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        # A real function is left to CPython; of one made here, these two are no attributes but what a call goes by.
         if self.real is not None or value is None or name in ("__code__", "__defaults__"):
             super().set_attribute(ctx, name, value)
         assert value is not None
@@ -140,7 +142,7 @@ class FunctionValue(Value):
 
 
 def docstring(code: CodeType) -> str | None:
-    """What ``__doc__`` of a function made of this code says at first."""
+    """The ``__doc__`` that a function made of this code has at first."""
     first = code.co_consts[0] if code.co_consts else None
     flag = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # from 3.14 on the first constant may be any text
     return first if isinstance(first, str) and code.co_flags & flag == flag else None
@@ -168,11 +170,14 @@ _BINDS_AGAIN = getattr(MethodType, "__get__", None)
 
 
 class BoundMethod(Value):
+    """A method: a function with the object that it was read from."""
+
     def __init__(self, receiver: Value, function: Value) -> None:
         self.receiver = receiver
         self.function = function
 
     def python_type(self) -> type:
+        # The type of methods, of which this is one.
         return type(self.python_type)
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -188,6 +193,7 @@ class BoundMethod(Value):
             return BuiltinValue(_BINDS_AGAIN, receiver=self)
         if name == "__call__":
             return self
+        # Those that the type of methods has itself.
         if name in ("__class__", "__init__", "__hash__", "__eq__", "__ne__", "__repr__", "__reduce__", "__str__"):
             return type_attribute(ctx, self, name)
         # Names that a method has not itself are its function's, as in CPython.
@@ -219,6 +225,7 @@ class BuiltinValue(Value):
         return self.function
 
     def identity(self) -> object:
+        # A bound one is another object each time that it is read.
         return self.function if self.receiver is None else self
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -232,6 +239,7 @@ class BuiltinValue(Value):
         if self.receiver is not None and name == "__self__":
             return self.receiver
         try:
+            # What is in C says the same in every call.
             return ctx.literal(getattr(self.function, name))
         except AttributeError as error:
             ctx.throw(AttributeError, *error.args)
@@ -266,6 +274,7 @@ class PartialValue(Value):
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name == "func":
+            # CPython flattens partials of partials when it makes them; this one was only made here.
             if self.source is None and isinstance(self.function, PartialValue):
                 ctx.stop(Kind.ATTRIBUTE, f"`func` of {self.describe()}, which is made of another, is read")
             return self.function

@@ -56,7 +56,8 @@ class SuspendableValue(Value):
         return ctx.throw_into(self, raised)
 
     def parts(self) -> Iterator[Value]:
-        """From its start on it refers to what its frame does."""
+        """The values that its call was given, and from its start on those that its frame refers to."""
+        # The arguments wait in the call until the frame has them; one that ended refers to nothing.
         if not self.started:
             yield self.function
             yield from self.args
@@ -66,12 +67,12 @@ class SuspendableValue(Value):
             yield from self.frame.slots.values()
 
     def start(self) -> None:
-        """Its frame refers to the arguments from here on."""
+        """Marks it as started: its frame refers to the arguments from here on."""
         self.started = True
         self.args, self.kwargs = (), {}
 
     def end(self) -> None:
-        """Nobody will resume it."""
+        """Marks it as finished: nobody will resume it."""
         self.finished = True
         self.args, self.kwargs = (), {}
         # What its variables held may have been held by nobody else: it is let go now, as in Python.
@@ -105,7 +106,7 @@ class CoroutineValue(SuspendableValue):
 
 
 class CoroutineWrapper(IteratorValue):
-    """What ``__await__`` of a coroutine gives."""
+    """The iterator that ``__await__`` of a coroutine gives."""
 
     def __init__(self, coroutine: CoroutineValue) -> None:
         self.coroutine = coroutine
@@ -137,7 +138,7 @@ class CoroutineWrapper(IteratorValue):
 
 
 class YieldedToAsync(Value):
-    """What an asynchronous generator yields, as distinct from what it awaits lets through."""
+    """A value that an asynchronous generator yields, as distinct from what something that it awaits lets through."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -164,7 +165,7 @@ class AsyncGeneratorValue(SuspendableValue):
 
 
 class AsyncStep(IteratorValue):
-    """What ``asend`` and ``__anext__`` give: awaiting it runs the generator to its next ``yield``."""
+    """The awaitable that ``asend`` and ``__anext__`` give: awaiting it runs the generator to its next ``yield``."""
 
     name = "__anext__()/asend()"
 
@@ -214,7 +215,7 @@ class AsyncStep(IteratorValue):
             ctx.throw(RuntimeError, f"cannot reuse already awaited {self.name}")
 
     def _outcome(self, ctx: Tracer, run: Any) -> Value | None:
-        """What came out for the one who awaits; a value that was yielded is the result of the step."""
+        """The next value for the one who awaits; None when the step is over, its value in ``returned``."""
         generator = self.generator
         try:
             found: Value | None = run()
@@ -239,7 +240,7 @@ class AsyncStep(IteratorValue):
 
 
 class AsyncThrow(AsyncStep):
-    """What ``athrow`` gives, and, without an exception, ``aclose``."""
+    """The awaitable that ``athrow`` gives, and, without an exception, ``aclose``."""
 
     def __init__(self, generator: AsyncGeneratorValue, error: ExceptionValue | None = None) -> None:
         super().__init__(generator)
@@ -249,6 +250,7 @@ class AsyncThrow(AsyncStep):
     def send(self, ctx: Tracer, sent: Value) -> Value | None:
         generator = self.generator
         self._refuse_reuse(ctx)
+        # As in CPython, which closes what has ended without a word.
         if generator.finished:
             self.finished = True
             return None
@@ -268,6 +270,7 @@ class AsyncThrow(AsyncStep):
         return self._outcome(ctx, lambda: self._begin(ctx))
 
     def _begin(self, ctx: Tracer) -> Value | None:
+        # What is thrown is not the step's end: only what comes out of the generator is.
         error = self.error
         if error is None:
             self.generator.closed = True
@@ -322,14 +325,14 @@ STEP_TYPES = tuple(_STEPS.values())
 
 
 def is_awaitable(value: Value) -> bool:
-    """Whether ``await`` runs it as it is."""
+    """True if ``await`` runs it as it is."""
     if isinstance(value, GeneratorValue):
         return bool(value.frame.code.co_flags & inspect.CO_ITERABLE_COROUTINE)
     return isinstance(value, CoroutineValue)
 
 
 def awaited(ctx: Tracer, value: Value) -> Value | None:
-    """What runs when this is awaited; None where it is nothing to await."""
+    """The value that runs when this is awaited; None where it is nothing to await."""
     if is_awaitable(value) or isinstance(value, AsyncStep):
         return value
     if not isinstance(value, UserObject):

@@ -23,12 +23,12 @@ class Hold:
 
     lock: Value
     taken_here: bool
-    """Whether it was first taken, and not first released, which means that whoever came before holds it."""
+    """True if it was first taken here; if it was first released, whoever came before holds it."""
     balance: int = 0
 
     @property
     def owed(self) -> int:
-        """How often it is still to be taken behind the effects; below zero, to be released."""
+        """The number of times that it is still to be taken behind the effects; below zero, to be released."""
         return self.balance - self.taken_here
 
     def is_held(self) -> bool:
@@ -36,6 +36,8 @@ class Hold:
 
 
 class Locks:
+    """The locks that were taken or released so far, and whether the graph grew while one was held."""
+
     def __init__(self) -> None:
         self._holds: dict[Value, Hold] = {}
         self._nodes = 0
@@ -45,7 +47,7 @@ class Locks:
         return list(self._holds.values())
 
     def is_holding(self) -> bool:
-        """Whether a lock is held that was taken here."""
+        """True if a lock is held that was taken here."""
         return any(hold.taken_here and hold.is_held() for hold in self._holds.values())
 
     def is_held(self, lock: Value) -> bool:
@@ -53,7 +55,7 @@ class Locks:
         return hold is not None and hold.is_held()
 
     def over_graph(self, nodes: int) -> bool:
-        """Whether something of the graph, which has so many nodes now, was recorded under a lock that was taken."""
+        """True if something of the graph, which has so many nodes now, was recorded under a lock that was taken."""
         self._look_at_graph(nodes)
         return self._over_graph
 
@@ -62,8 +64,10 @@ class Locks:
         self._nodes = nodes
 
     def take(self, ctx: Tracer, lock: Value) -> None:
+        """Notes that the code takes a lock, where taking it early and releasing it late is right."""
         self._look_at_graph(len(ctx.graph.nodes))
         hold = self._holds.get(lock)
+        # The first one would still be held by the written code: an order of two locks that the program never has.
         if hold is None and not all(other.is_held() for other in self._holds.values()):
             ctx.stop(Kind.LOCK, f"{lock.describe()} is taken after another lock was released", _HINT)
         if hold is not None and hold.is_held() and lock.python_type() is not RLOCK:
@@ -74,7 +78,7 @@ class Locks:
         hold.balance += 1
 
     def release(self, ctx: Tracer, lock: Value) -> None:
-        """Of a lock that is held, here or, where nothing is known of it here, by whoever came before."""
+        """Notes that the code releases a lock, held here or, where nothing is known of it, by whoever came before."""
         self._look_at_graph(len(ctx.graph.nodes))
         ctx.changed(lock)
         hold = self._holds.setdefault(lock, Hold(lock, taken_here=False))

@@ -52,10 +52,13 @@ class MetObjects:
             if isinstance(first, ConstSource) and not leads_through_fixed_code(source):
                 ctx.guard(source, "is", obj)
             return
+        # Two paths of the call: that both lead to one object is the relation that each call has, whichever object it
+        # is.
         if self._comes_and_goes(first, obj) and comes_with_the_call(source):
             text = f"{source.expression()} is {first.expression()}"
             ctx.guard(None, "same", (first, source), None, None, text=text)
             return
+        # Else each is pinned to the very object, which is the cheaper check where objects stay.
         for path in (first, source):
             if not (isinstance(path.root(), CellSource) or leads_through_fixed_code(path)):
                 ctx.guard(path, "is", obj)
@@ -75,7 +78,7 @@ class MetObjects:
             _rely_on_distinct_group(ctx, *group)
 
     def is_one_object(self, ctx: Tracer, left: Value, right: Value) -> bool:
-        """What ``is`` says; it is relied on where another answer could come with the same values."""
+        """True if ``is`` holds; relied on where another answer could come with the same values."""
         if isinstance(left, _BY_VALUE) and isinstance(right, _BY_VALUE) and left is not right:
             return left.python_type() is right.python_type() and self._are_one_number_or_text(ctx, left, right)
         same = left.identity() is right.identity()
@@ -84,6 +87,7 @@ class MetObjects:
         return same
 
     def _are_one_number_or_text(self, ctx: Tracer, left: Value, right: Value) -> bool:
+        """True if two equal numbers or texts are one object, as CPython may have it either way."""
         first, second = self._object_of(ctx, left), self._object_of(ctx, right)
         known = isinstance(left, ConstantValue) and isinstance(right, ConstantValue)
         if left.source == right.source is not None:
@@ -101,7 +105,7 @@ class MetObjects:
         return value.source.read(self._inputs)
 
     def _comes_and_goes(self, source: Source, obj: object) -> bool:
-        """Whether later calls may well bring another object on this path: arguments do, what modules hold does not."""
+        """True if later calls may well bring another object on this path: arguments do, what modules hold does not."""
         root = source.root()
         if not isinstance(root, ArgSource) or issubclass(type(obj), (torch.nn.Module, torch.nn.Parameter, type)):
             return False
@@ -112,6 +116,7 @@ def _kind(value: Value) -> tuple[type, type]:
     return type(value), value.python_type()
 
 
+# Every pair would need a relation: beyond this many, each key is relied on as the object that it is.
 _MOST_COMPARED = 8
 
 
@@ -126,6 +131,7 @@ class SearchedKeys:
         self._by_object = False
 
     def add(self, ctx: Tracer, value: Value) -> None:
+        """Notes an object that is looked for, and relies on its being none of those before."""
         if id(value) in self._searched:
             return
         if len(self._searched) == _MOST_COMPARED:
@@ -181,7 +187,10 @@ def _are_equal(left: object, right: object) -> bool:
 
 
 def _rely_on_identity(ctx: Tracer, left: tuple[Source | None, object], right: tuple[Source | None, object]) -> None:
-    """Of an object without a path the code that makes it, or has it as a constant, is relied on already."""
+    """Relies on two numbers or texts being one object, or two.
+
+    Of an object without a path the code that makes it, or has it as a constant, is relied on already.
+    """
     if all(path is None or leads_through_fixed_code(path) for path, _ in (left, right)):
         return
     first, second = (ConstSource(obj, repr(obj)[:40]) if path is None else path for path, obj in (left, right))
@@ -206,8 +215,10 @@ def _rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
 
 
 def _rely_on_distinct_group(ctx: Tracer, changed: Sequence[Value], others: Sequence[Value]) -> None:
-    """The changed ones are neither each other nor one of the others; tensors that are held elsewhere than in arguments
-    are told apart by their memory."""
+    """Relies on the changed ones being neither each other nor one of the others.
+
+    Tensors that are held elsewhere than in arguments are told apart by their memory.
+    """
     coming, held = _by_origin(changed)
     other_coming, other_held = _by_origin(others)
     _guard_distinct(ctx, coming, [*held, *other_coming, *other_held])

@@ -32,6 +32,8 @@ class InstanceDict(DictValue):
 
     def put(self, ctx: Tracer, key: Value, value: Value) -> None:
         name = key_of(ctx, key)
+        # An attribute of that name is the slot; only the dict would have the entry, and the overlay knows one of the
+        # two.
         if isinstance(name, str) and isinstance(getattr(self.owner.cls, name, None), MemberDescriptorType):
             ctx.stop(Kind.ATTRIBUTE, f"`__dict__` of {self.owner.describe()} is given `{name}`, which is also a slot")
         ctx.changed(self.owner)

@@ -49,7 +49,7 @@ class UserIterator(IteratorValue):
         raise raised
 
     def close(self, ctx: Tracer) -> None:
-        """When what waits for it is closed."""
+        """Closes it, when what waits for it is closed."""
         method = self._method(ctx, "close")
         if method is not None:
             ctx.call(method, [])
@@ -149,10 +149,12 @@ def iterate(ctx: Tracer, value: Value) -> IteratorValue:
 
 
 def _own_iter(value: DictValue) -> bool:
+    """True if a class of mappings has an ``__iter__`` in Python."""
     return hasattr(getattr(value.cls, "__iter__", None), "__code__")
 
 
 def _iterate_object(ctx: Tracer, value: Value) -> IteratorValue:
+    """The iterator that the program's ``__iter__`` gives, with CPython's refusals of what is none."""
     if isinstance(value, UserObject):
         method = value.special(ctx, "__iter__")
         if method is None:
@@ -161,6 +163,7 @@ def _iterate_object(ctx: Tracer, value: Value) -> IteratorValue:
                 ctx.stop(Kind.ITERATION, f"{value.describe()} is iterated through `__getitem__`", "define `__iter__`")
             ctx.throw(TypeError, f"'{type_name(value.cls)}' object is not iterable")
         made = realize(ctx, ctx.call(method, []))
+        # CPython looks for ``__next__`` when it gets the iterator, not when it steps it.
         if isinstance(made, UserObject):
             if made.special(ctx, "__next__") is None:
                 ctx.throw(TypeError, f"iter() returned non-iterator of type '{type_name(made.cls)}'")

@@ -48,7 +48,7 @@ class IteratorValue(Value):
         return self.step(ctx)
 
     def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
-        """Those made in C know nothing of it: it is raised where they are iterated."""
+        """Raises the exception where the iterator is waited for: those made in C know nothing of it."""
         raise raised
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
@@ -107,7 +107,7 @@ class SequenceIterator(IteratorValue):
             ctx.stop(Kind.ITERATION, "a set is iterated while its items change")
 
     def has_moved(self) -> bool:
-        """Whether items of a set came or went since it was made."""
+        """True if items of a set came or went since the iterator was made."""
         return isinstance(self.owner, SetValue) and tuple(self.owner.entries) != self._keys
 
     def python_type(self) -> type:
@@ -137,6 +137,7 @@ class SequenceIterator(IteratorValue):
         return realize(ctx, items[self.position - 1])
 
     def parts(self) -> Iterator[Value]:
+        # Over the owner itself as long as it may still be read; at its end CPython lets go of it.
         if isinstance(self.owner, (ListValue, TupleValue, SetValue)) and not self.finished:
             yield self.owner
         else:
@@ -158,6 +159,7 @@ class DequeIterator(IteratorValue):
         return self.length - self._left
 
     def has_moved(self) -> bool:
+        """True if items of the deque came or went since the iterator was made."""
         return self.owner.moves != self._moves
 
     def python_type(self) -> type:
@@ -191,6 +193,7 @@ class ReverseIterator(IteratorValue):
         return type(reversed([])) if self.owner.cls is list else reversed
 
     def advance(self, ctx: Tracer) -> Value | None:
+        # A list that has shrunk below the position ends it for good.
         if not 0 <= self.position < len(self.owner.items):
             self.position = -1
             return None
@@ -216,6 +219,7 @@ class ReverseObjectIterator(IteratorValue):
         if self.position < 0:
             return None
         taken, self.position = self.position, self.position - 1
+        # IndexError ends it, as in C, where the length was wrong.
         found = ctx.attempt(PartialValue(self.item, [ConstantValue(taken)], {}), IndexError, StopIteration)
         if found is None:
             self.position = -1
@@ -262,7 +266,7 @@ class DictIterator(IteratorValue):
         return realize(ctx, key if self.which == "keys" else value)
 
     def has_moved(self) -> bool:
-        """Whether keys came or went since it was made."""
+        """True if keys came or went since the iterator was made."""
         return self.owner.moves != self._moves
 
     def _insist_on_the_keys(self, ctx: Tracer) -> None:
@@ -283,6 +287,8 @@ class DictIterator(IteratorValue):
 
 
 class RangeIterator(IteratorValue):
+    """Over a ``range``."""
+
     def __init__(self, values: range) -> None:
         self.values = values
         self.position = 0
@@ -329,6 +335,7 @@ class RepeatIterator(IteratorValue):
         return itertools.repeat
 
     def advance(self, ctx: Tracer) -> Value | None:
+        # A number that is used up: ``None`` is no end at all.
         if self.times is not None:
             if self.times <= 0:
                 return None
@@ -364,6 +371,7 @@ class RowIterator(IteratorValue):
         if row is None:
             return None
         self.position += 1
+        # A product has a pool for each column, the others one for all.
         pools = self.pools if self.cls is itertools.product else [self.pools[0]] * len(row)
         return TupleValue([pool[index] for pool, index in zip(pools, row, strict=True)])
 
@@ -412,6 +420,8 @@ class SliceIterator(IteratorValue):
 
 
 class ZipIterator(IteratorValue):
+    """``zip``, and the rows of arguments for ``map``: ends with the shortest of its iterators."""
+
     def __init__(self, iterators: Sequence[IteratorValue], *, strict: bool = False, cls: type = zip) -> None:
         self.iterators = list(iterators)
         self.strict = strict
@@ -452,6 +462,8 @@ class ZipIterator(IteratorValue):
 
 
 class EnumerateIterator(IteratorValue):
+    """``enumerate``; its numbers are a `CountIterator`, as they may be symbols."""
+
     def __init__(self, numbers: CountIterator, over: IteratorValue) -> None:
         self.numbers = numbers
         self.over = over
@@ -492,6 +504,8 @@ class MapIterator(IteratorValue):
 
 
 class FilterIterator(IteratorValue):
+    """``filter``; without a predicate items are kept by their own truth."""
+
     def __init__(self, predicate: Value, source: IteratorValue) -> None:
         self.predicate = predicate
         self.over = source
@@ -538,6 +552,6 @@ class PairIterator(IteratorValue):
 
 
 def taken_result(ended: Any) -> tuple[Value, ...]:
-    """What the StopIteration at the end carries: the result, the first time."""
+    """The arguments of the StopIteration at the end: the result, the first time that it is asked for."""
     result, ended.returned = ended.returned, NONE
     return () if is_none(result) else (result,)

@@ -27,5 +27,5 @@ class LockValue(Value):
         return self if self.obj is None else self.obj
 
     def is_held_now(self) -> bool:
-        """Whether the real lock is held: for a reentrant one, by this thread."""
+        """True if the real lock is held: for a reentrant one, by this thread."""
         return bool(self.obj._is_owned() if self.cls is RLOCK else self.obj.locked())

@@ -25,6 +25,8 @@ _FIXED = (int, float, complex, bool, str, bytes, type(None), type(...))
 
 
 class MadeClass(ClassValue):
+    """A class that the evaluated code defines; ``cls`` is its dummy."""
+
     def __init__(self, cls: type) -> None:
         super().__init__(cls, ConstSource(cls, cls.__qualname__))
 
@@ -57,7 +59,7 @@ class DefinedClasses:
         return cls in self._made
 
     def lead_to(self, source: Source | None) -> bool:
-        """Whether a path begins at the dummy of a class, and goes on."""
+        """True if a path begins at the dummy of a class, and goes on."""
         if not self._made or source is None or isinstance(source, ConstSource):
             return False
         root = source.root()
@@ -98,7 +100,7 @@ _CHANGED = {"getter": 0, "setter": 1, "deleter": 2}
 
 
 def changed_property(ctx: Tracer, member: MemberValue, which: str, function: Value) -> MemberValue:
-    """What ``property.setter`` and its kin give."""
+    """The property that ``property.setter`` and its kin give: the old one with another function."""
     functions: list[Value] = [*member.functions, *(ctx.literal(None) for _ in range(3 - len(member.functions)))]
     functions[_CHANGED[which]] = function
     return MemberValue(property, functions)
@@ -120,7 +122,7 @@ def define(ctx: Tracer, name: str, bases: Sequence[Value], namespace: DictValue,
 
 
 def _insist_on_known_bases(ctx: Tracer, name: str, bases: Sequence[Value]) -> None:
-    """Only those that do nothing when a class is derived, and of which nobody counts the classes derived from them."""
+    """Lets only bases pass that do nothing when a class is derived, and whose subclasses nobody counts."""
     for base in bases:
         if not isinstance(base, ClassValue) or type(base.cls) is not type:
             _leave(ctx, name, f"{base.describe()} may have a say in it")
@@ -131,6 +133,7 @@ def _insist_on_known_bases(ctx: Tracer, name: str, bases: Sequence[Value]) -> No
 
 
 def _leave(ctx: Tracer, name: str, why: str, hint: str = "") -> NoReturn:
+    """Breaks the graph at the class statement, so that CPython makes the class."""
     ctx.stop(Kind.CLASS, f"the class `{name}` is defined: {why}", hint or "define it outside of the function")
 
 
@@ -139,7 +142,7 @@ class _Held:
 
 
 def _dummy(ctx: Tracer, value: Value) -> object:
-    """What a dummy class holds in the place of a value."""
+    """The member that a dummy class holds in the place of a value."""
     value = realize(ctx, value)
     if isinstance(value, ConstantValue) and _is_fixed(value.value):
         return value.value
@@ -147,16 +150,19 @@ def _dummy(ctx: Tracer, value: Value) -> object:
         return value.cls
     if isinstance(value, TupleValue) and value.cls is tuple and (fixed := _fixed_items(ctx, value)) is not None:
         return fixed
+    # `type()` would call its ``__set_name__``, and a read its ``__get__``: both are the program's code.
     if isinstance(value, UserObject) and any(hasattr(value.cls, name) for name in ("__get__", "__set_name__")):
         ctx.stop(Kind.CLASS, f"{value.describe()} is told of the class that it becomes a member of")
     if isinstance(value, FunctionValue) and value.real is not None:
         return value.real
+    # From here on whoever finds the dummy in the class meets the value.
     made = _new_dummy(ctx, value)
     ctx.stand_for(made, value)
     return made
 
 
 def _new_dummy(ctx: Tracer, value: Value) -> object:
+    """A member of the same kind, so that the dummy class binds it as the real one would."""
     if isinstance(value, FunctionValue):
         closure = tuple(CellType() for _ in value.code.co_freevars)
         return FunctionType(value.code, {}, value.code.co_name, None, closure)
@@ -172,6 +178,7 @@ def _is_fixed(value: object) -> bool:
 
 
 def _fixed_items(ctx: Tracer, value: TupleValue) -> tuple[object, ...] | None:
+    """The items of a tuple that is made of constants alone; None for others."""
     items = [realize(ctx, item) for item in value.items]
     constants = tuple(item.value for item in items if isinstance(item, ConstantValue))
     return constants if len(constants) == len(items) and _is_fixed(constants) else None

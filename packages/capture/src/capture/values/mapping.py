@@ -35,7 +35,7 @@ class ObjectKey:
 
 
 def key_of(ctx: Tracer, value: Value) -> object:
-    """What a value hashes as."""
+    """The key under which a value is held: equal for two values exactly where Python finds one key in them."""
     value = realize(ctx, value)
     # A tuple of objects hashes by its items.
     if isinstance(value, TupleValue):
@@ -59,7 +59,7 @@ def key_of(ctx: Tracer, value: Value) -> object:
 
 
 def is_compared_by_code(key: object) -> bool:
-    """Whether looking for this key runs code of the program; that of an enum is known."""
+    """True if looking for this key runs code of the program; that of an enum is known."""
     if isinstance(key, (tuple, frozenset)):
         return any(is_compared_by_code(item) for item in key)
     members = (getattr(type(key), name) for name in ("__hash__", "__eq__"))
@@ -67,6 +67,7 @@ def is_compared_by_code(key: object) -> bool:
 
 
 def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
+    """The key of an object that hashes by its identity."""
     cls = (value.whole or value).python_type()
     if cls in (int, float, bool):
         ctx.stop(Kind.HASH, f"{value.describe()} is hashed", "use a constant as key")
@@ -80,8 +81,11 @@ def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
 
 
 def _hashes_by_identity(cls: type) -> bool:
-    """Torch's classes do, in C and in Python; any other that hashes by code of its own may equal something else:
-    a number of numpy's, a ``Decimal``, a class derived from ``str``."""
+    """True if objects of the class are equal to nothing but themselves.
+
+    Torch's are, by code in C and in Python; any other that hashes by code of its own may equal something else: a
+    number of numpy's, a ``Decimal``, a class derived from ``str``.
+    """
     own: object = cls.__hash__
     return own is object.__hash__ or root_package(own) == "torch"
 
@@ -93,7 +97,7 @@ class DictValue(Value):
     """Insertion-ordered entries: hashable key -> (key as a value, value)."""
 
     moves = 0
-    """How often keys came or went."""
+    """Counts the times that keys came or went; iterators compare it."""
 
     def __init__(self, source: Source | None = None, cls: type = dict) -> None:
         self.entries: Entries = {}

@@ -1,6 +1,4 @@
-"""``torch.nn.Module``: an object whose parameters, buffers and submodules live in three dicts, and whose call has
-hooks.
-"""
+"""``torch.nn.Module``: an object with parameters, buffers and submodules in three dicts, and hooks on its call."""
 
 from __future__ import annotations
 
@@ -32,8 +30,10 @@ _GLOBAL_HOOKS = tuple(
 
 
 def _as_torch_wrote_it(name: str) -> Any:
-    """What torch's own class has by this name; where a program put another function there before us, nothing else is
-    this object."""
+    """The method of torch's own class by this name; an object that nothing else is, if a program replaced it.
+
+    That may have happened before this module was imported: the file of the code tells.
+    """
     function = getattr(torch.nn.Module, name)
     home = torch_module.register_module_forward_hook.__code__.co_filename
     code = getattr(function, "__code__", None)
@@ -41,7 +41,7 @@ def _as_torch_wrote_it(name: str) -> Any:
 
 
 def _written_for_torch(compiled: object) -> Any:
-    """What torch's own compiler was given, in this or in older versions."""
+    """The function that torch's own compiler was given for this one, in this or in older versions of torch."""
     return getattr(compiled, "__dict__", {}).get("_torchdynamo_orig_callable")
 
 
@@ -50,8 +50,9 @@ TORCHS = {name: _as_torch_wrote_it(name) for name in _KNOWN}
 
 
 class ModuleValue(UserObject):
-    """Calls go straight to ``forward`` where no hook is registered (guarded), else through the module's own
-    machinery.
+    """A module.
+
+    Calls go straight to ``forward`` where no hook is registered (guarded), else through the module's own machinery.
     """
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -59,6 +60,7 @@ class ModuleValue(UserObject):
         for name in held:
             ctx.guard(_PATHS_OF_CALLS[name], "is", TORCHS[name])
             ctx.rely_on_member(self.cls, name)
+        # Made here, or written to: what is said of tables and hooks of the real object need not hold.
         own_call = any(getattr(self.cls, name) is not TORCHS[name] for name in _CALLS)
         if own_call or self.source is None or self.overlay:
             return super().call(ctx, args, kwargs)
@@ -70,6 +72,7 @@ class ModuleValue(UserObject):
         return ctx.call(self.attribute(ctx, "forward"), args, kwargs)
 
     def _has_hooks(self, ctx: Tracer) -> bool:
+        """True if hooks run around ``forward``; either answer is relied on."""
         for source in _GLOBAL_HOOKS:
             hooks = getattr(torch_module, source.name)
             ctx.guard(source, "true" if hooks else "false")
@@ -80,17 +83,22 @@ class ModuleValue(UserObject):
             if self.obj.__dict__.get(name):
                 ctx.guard(self._entry(name), "true")
                 return True
+        # One guard for the four tables: every call of a module has it.
         ctx.guard(DictSource(self.source), "empty", _OWN_HOOKS)
         return False
 
     def _is_called_by(self, ctx: Tracer, name: str) -> bool:
-        """Whether the module itself has what it is called by instead; compiled as it is, it does the same."""
+        """True if the module itself has something that it is called by instead.
+
+        A module that was compiled as it is has the very same call, wrapped: that does not count.
+        """
         held = self._instance_dict().get(name)
         ctx.guard(self._entry(name), *(("absent",) if name not in self._instance_dict() else ("is", held)))
         written = getattr(held, "function", None) if type(held) is Region else _written_for_torch(held)
         return held is not None and written != TORCHS["_call_impl"].__get__(self.obj)
 
     def _fallback(self, ctx: Tracer, name: str) -> Value:
+        """A name that is no plain attribute, found in the tables as torch's ``__getattr__`` finds it."""
         if getattr(self.cls, "__getattr__", None) is not TORCHS["__getattr__"]:
             return super()._fallback(ctx, name)
         found = self._in_tables(ctx, name)
@@ -107,7 +115,7 @@ class ModuleValue(UserObject):
         return None
 
     def _in_table(self, ctx: Tracer, table: str, name: str) -> Value | None:
-        """What one of the tables holds now, which may have been replaced or changed here."""
+        """The entry of one of the tables, which the evaluated code may have replaced or changed."""
         written = self.overlay.get(table)
         if written is not None:
             known = realize(ctx, written)
@@ -121,6 +129,7 @@ class ModuleValue(UserObject):
         return ctx.wrap(contents[name], KeySource(self._entry(table), name)) if name in contents else None
 
     def _rely_on_tables_without(self, ctx: Tracer, name: str) -> None:
+        """Guards that no table of the real module has the name."""
         for table in _TABLES:
             if self.source is not None and table not in self.overlay and name not in self.obj.__dict__.get(table, ()):
                 ctx.guard(KeySource(self._entry(table), name), "absent")
@@ -139,8 +148,9 @@ class ModuleValue(UserObject):
         super().set_attribute(ctx, name, value)
 
     def _stays_plain(self, ctx: Tracer, name: str, value: Value) -> bool:
-        """Whether the value is one for ``__dict__``, because no table knows the name nor wants a value of its type."""
+        """True if the value goes to ``__dict__``: no table knows the name, nor wants a value of its type."""
         kinds = (torch.nn.Parameter, torch.nn.Module, torch.nn.Buffer)
+        # Torch asks a tensor for marks of parameters and buffers, which it has among its own attributes.
         marked = isinstance(value, TensorValue) and (value.written or getattr(value.obj, "__dict__", None))
         if marked or issubclass(value.python_type(), kinds):
             return False

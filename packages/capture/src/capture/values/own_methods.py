@@ -20,6 +20,7 @@ _EQUALITY = ("__eq__", "__ne__")
 _ORDER = ("__lt__", "__gt__", "__le__", "__ge__")
 _TRUTH = ("__bool__", "__len__")
 _TEXT = ("__str__", "__repr__", "__format__")
+# The special methods that each function asks of its operands; of one that is not listed they follow from its name.
 _ASKED: Mapping[object, tuple[str, ...]] = {
     operator.contains: ("__contains__", "__iter__", "__getitem__", *_EQUALITY),
     operator.getitem: ("__getitem__", "__class_getitem__", "__index__", "__hash__", *_EQUALITY),
@@ -55,24 +56,28 @@ def own_method(obj: object, *names: str) -> str | None:
 
 
 def tells_of_questions(obj: object) -> bool:
-    """Whether code of the program runs where its class, or the class that it is, is only looked at, as a key for one:
-    it must see no other questions than CPython's."""
+    """True if code of the program runs where its class, or the class that it is, is only looked at, as a key for one.
+
+    Such code must see no other questions than CPython's.
+    """
     cls = type(obj)
     return _tells(type(cls)) or (type in type.__getattribute__(cls, "__mro__") and _tells(cls))
 
 
 def is_asked_for_what_is_missing(cls: type) -> bool:
-    """Whether a ``__getattr__`` of the program's own sees which attributes its objects do not have."""
+    """True if a ``__getattr__`` of the program's own sees which attributes its objects do not have."""
     return _is_programs(cls, "__getattr__")
 
 
 def _tells(metaclass: type) -> bool:
+    """True if a metaclass answers for attributes, equality or hash of its classes by code of the program."""
     if metaclass is type or metaclass is _OF_TENSORS:
         return False
     return any(_is_programs(metaclass, name) for name in ("__getattribute__", "__eq__", "__hash__"))
 
 
 def _found(operand: Any, names: tuple[str, ...]) -> str | None:
+    """The method of the program's that an operand has by one of these names, or that an item in it has."""
     if type(operand) in (tuple, list, set, frozenset):
         return next(filter(None, (_found(item, names) for item in operand)), None)
     if type(operand) is dict:
@@ -81,11 +86,16 @@ def _found(operand: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _is_programs(cls: type, name: str) -> bool:
+    """True if the member is a function of the program's."""
     member = held_by(cls, name)
     return isinstance(member, FunctionType) and not trusted(member)
 
 
 def _is_made_by_item(obj: object, name: str) -> bool:
+    """True if ``C[...]`` of a class runs code of the program.
+
+    A ``__class_getitem__`` is no method of its metaclass.
+    """
     if name != "__class_getitem__" or not isinstance(obj, type):
         return False
     member = held_by(obj, name)

@@ -50,6 +50,7 @@ def bind_arguments(
             if name in slots:
                 _mismatch(tracer, function)
             slots[name] = extra.pop(name)
+    # *args and **kwargs have their slots behind those of all named parameters.
     position = count + keyword_only
     if code.co_flags & inspect.CO_VARARGS:
         slots[names[position]] = TupleValue(args[count:])
@@ -65,6 +66,7 @@ def bind_arguments(
 
 
 def _fill_defaults(tracer: Tracer, function: FunctionValue, slots: dict[str, Value]) -> None:
+    """Fills what was not passed, and leaves to CPython what has no default."""
     code = function.code
     positional = code.co_varnames[: code.co_argcount]
     for name, default in zip(reversed(positional), reversed(function.defaults), strict=False):
@@ -77,6 +79,7 @@ def _fill_defaults(tracer: Tracer, function: FunctionValue, slots: dict[str, Val
 
 
 def _keyword_dict(extra: Mapping[str, Value]) -> DictValue:
+    """The dict of ``**kwargs``, which is new in each call."""
     made = DictValue()
     made.entries = {name: (ConstantValue(name), value) for name, value in extra.items()}
     return made

@@ -33,9 +33,10 @@ class ScalarValue(Value):
         now: Any = None,
     ) -> None:
         self.cls = cls
+        # The form that the graph takes: given for a number that is read, made when a tensor meets any other.
         self.tensor = tensor
         self.read_from = read_from
-        """What the tensor was, that the number is read out of."""
+        """The dtype of the tensor that the number is read out of."""
         self.function = function
         self.operands = tuple(operands)
         self.source = source
@@ -55,6 +56,8 @@ class ScalarValue(Value):
         leaf = given.pop()
         if given or leaf is None or self._depends_on_sizes():
             return None
+        # One number that was passed in: Python decides again, for each call, and the same answer is all that is
+        # relied on.
         answer = bool(self._computed(leaf.now))
         same_answer = lambda number: type(number) is leaf.cls and bool(self._computed(number)) is answer  # noqa: E731
         text = f"a condition on {leaf.describe()} is {answer}"
@@ -66,6 +69,7 @@ class ScalarValue(Value):
         return None if any(True for _ in self._given()) else self._computed(None)
 
     def _depends_on_sizes(self) -> bool:
+        """True if a symbolic size is among the numbers that it is computed from."""
         return any(
             isinstance(op, SymbolicNumber) or (isinstance(op, ScalarValue) and op._depends_on_sizes())
             for op in self.operands
@@ -82,6 +86,7 @@ class ScalarValue(Value):
                 yield from operand._given()
 
     def _computed(self, number: object) -> object:
+        """The number in Python, with `number` in the place of the one that was passed in."""
         if self.function is None:
             return number
         return self.function(*(_operand(op, number) for op in self.operands))
@@ -106,6 +111,7 @@ class ScalarValue(Value):
 
 
 def _operand(value: Value, number: object) -> object:
+    """An operand in Python; a symbolic one is specialized, and so relied on."""
     if isinstance(value, ScalarValue):
         return value._computed(number)
     return value.specialized() if isinstance(value, SymbolicNumber) else value.constant()

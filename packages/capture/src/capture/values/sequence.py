@@ -29,6 +29,7 @@ class SequenceValue(Value):
         return realize(ctx, self.items[index])
 
     def elements(self, ctx: Tracer) -> list[Value]:
+        """The items in the order of a set of these keys; that of objects is anyone's guess in Python, too."""
         return list(self.items)
 
     def truth(self, ctx: Tracer) -> bool:
@@ -38,6 +39,7 @@ class SequenceValue(Value):
         return iter(self.items)
 
     def _constants(self) -> list[object]:
+        """The items as objects; raises `NotConstant` unless all are constants."""
         return [_constant_item(item) for item in self.items]
 
 
@@ -52,7 +54,7 @@ class ListValue(SequenceValue):
     """A list (or deque): mutable, so it has an identity and is never a constant."""
 
     moves = 0
-    """How often items came or went; the iterators of a deque go by it."""
+    """Counts the times that items came or went; the iterators of a deque go by it."""
 
     def __init__(self, items: Iterable[Value], source: Source | None = None, cls: type = list) -> None:
         super().__init__(items, source, cls)
@@ -76,19 +78,21 @@ class OutsideList(ListValue):
     ) -> None:
         self.source = source
         self.symbolic_length = symbolic_length
-        """How long it was, where that is known to vary."""
+        """Gives the length that it had, where that is known to vary."""
         self.cls = list
         self.maxlen = None
         self.added: list[Value] = []
         self._read = read
 
     def __getattr__(self, name: str) -> object:
+        """Reads the items when they are first asked for: a list that only grows is never read."""
         if name != "items":
             raise AttributeError(name)
         self.items = [*self._read(), *self.added]
         return self.items
 
     def is_unread(self) -> bool:
+        """True if nobody has looked into it yet."""
         return "items" not in self.__dict__
 
     def grow(self, more: Iterable[Value]) -> None:
@@ -122,7 +126,7 @@ class TupleValue(SequenceValue):
 
 
 _GETTERS_OF_ITEMS = ("_tuplegetter", "member_descriptor")
-"""What the members of named tuples are, and of torch's return types; a subclass may have others by their names."""
+"""The types of members that give an item; a subclass may have members of other types by the fields' names."""
 
 
 def field_names(cls: type) -> tuple[str, ...]:
@@ -145,13 +149,15 @@ TUPLE_PROTOCOL = (
 
 
 def require_plain_tuple(ctx: Tracer, cls: type) -> None:
-    """Stops where instances of a class derived from ``tuple`` do not behave like tuples."""
+    """Breaks the graph where instances of a class derived from ``tuple`` do not behave like tuples."""
     own = next((name for name in TUPLE_PROTOCOL if isinstance(getattr(cls, name, None), FunctionType)), None)
     if own is not None:
         ctx.stop(Kind.CONTAINER, f"`{cls.__qualname__}` is a class of tuples with a `{own}` of its own")
 
 
 class SliceValue(Value):
+    """A ``slice``, whose parts may be symbols."""
+
     def __init__(self, start: Value, stop: Value, step: Value) -> None:
         self.start, self.stop, self.step = start, stop, step
 

@@ -31,7 +31,8 @@ _METADATA = frozenset(
     }
 )  # fmt: skip
 SET_DATA = torch.Tensor.data.__set__
-"""What ``x.data = y`` calls."""
+"""The setter of ``x.data = y``."""
+# Attributes that are operations: each gives another tensor over the same memory, or a copy.
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
@@ -46,6 +47,8 @@ def _path_of_method(name: str) -> AttrSource:
 
 
 class TensorValue(Value):
+    """A tensor: its node in the graph, and the fake tensor that the node gives."""
+
     def __init__(
         self, node: fx.Node, fake: torch.Tensor, source: Source | None = None, cls: type = torch.Tensor
     ) -> None:
@@ -57,7 +60,7 @@ class TensorValue(Value):
         self.obj: Any = None
         self.written: dict[str, Value] = {}
         self.is_a_gradient = False
-        """Whether it was made to be some tensor's ``.grad``, which has to fit where it is assigned."""
+        """True if it was made to be some tensor's ``.grad``, which has to fit where it is assigned."""
         # Nodes for dynamic sizes, each made once.
         self._sizes: dict[int, Value] = {}
 
@@ -91,10 +94,12 @@ class TensorValue(Value):
         return self._method(ctx, name)
 
     def _rely_on_being_a_leaf_or_not(self, ctx: Tracer) -> None:
+        """Guards which of the two it is: an input's history may differ from call to call where it wants gradients."""
         if self.source is not None and self.obj.requires_grad:  # all others are leaves
             ctx.guard(AttrSource(self.source, "is_leaf"), "true" if self.obj.is_leaf else "false")
 
     def gradient(self, ctx: Tracer) -> Value:
+        """``x.grad``: as assigned in this frame, or as it is found on the real tensor."""
         # Assigned in this frame, and not yet on the real tensor.
         if "grad" in self.written:
             return realize(ctx, self.written["grad"])
@@ -124,6 +129,7 @@ class TensorValue(Value):
         return TupleValue(sizes, cls=torch.Size)
 
     def _method(self, ctx: Tracer, name: str) -> Value:
+        """A method of the class, or what the program hung on the tensor."""
         member = getattr(self.cls, name, None)
         if member is None:
             return self._own_attribute(ctx, name)
@@ -137,7 +143,7 @@ class TensorValue(Value):
         return ctx.stop(Kind.TENSOR_ATTRIBUTE, f"`{name}` of a tensor is read", "read it outside the compiled function")
 
     def _own_attribute(self, ctx: Tracer, name: str) -> Value:
-        """What the program hung on the tensor object."""
+        """An attribute that the program hung on the tensor object."""
         if name in self.written:
             return realize(ctx, self.written[name])
         if self.source is not None:
@@ -168,7 +174,7 @@ class TensorValue(Value):
         self.written[name] = value
 
     def _insist_that_it_fits(self, ctx: Tracer, grad: Value) -> None:
-        """Torch looks at what is to be a gradient, and so does CPython then."""
+        """Breaks the graph where torch refuses the gradient, as it looks at what is to be one."""
         if grad is self:
             ctx.stop(Kind.ERROR_IN_AN_OPERATION, f"{self.describe()} is assigned as its own gradient")
         try:

@@ -14,7 +14,7 @@ from capture.values.base import Tracer, Value
 
 
 def call_transform(transform: TransformValue, /, *args: object, **kwargs: object) -> object:
-    """What calling such a function means; the rules give it a symbolic meaning."""
+    """The call of a function that `torch.func` made; the rules give it a symbolic meaning."""
     raise NotImplementedError
 
 
@@ -65,7 +65,7 @@ class PullbackValue(TransformValue):
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a transformed function computes: from the tensors among its arguments, and then what is ``given``."""
+    """The graph of a transformed function: of the tensors among its arguments, and then of what is ``given``."""
 
     module: fx.GraphModule
     given: tuple[Value, ...]

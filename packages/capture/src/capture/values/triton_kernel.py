@@ -18,7 +18,7 @@ class KernelValue(UserObject):
 
 
 class GridValue(Value):
-    """What ``kernel[...]`` calls."""
+    """The method that ``kernel[...]`` calls."""
 
     def __init__(self, kernel: KernelValue) -> None:
         self.kernel = kernel
@@ -53,7 +53,7 @@ class LaunchValue(Value):
 
 
 class StartedValue(Value):
-    """What Triton gives back for a start: the compiled kernel, which exists once the graph runs."""
+    """The compiled kernel that Triton gives back for a start, which exists only once the graph runs."""
 
     def python_type(self) -> type:
         return object
@@ -65,6 +65,7 @@ class StartedValue(Value):
         return self._asked(ctx)
 
     def _asked(self, ctx: Tracer) -> NoReturn:
+        """Breaks: there is nothing yet that could be looked at."""
         ctx.stop(Kind.TRITON, "what the start of a Triton kernel gives back is looked at")
 
 
@@ -76,5 +77,5 @@ class HostFunction(UserObject):
 
 
 def start(kernel: Any, grid: object, /, *args: Any, **kwargs: object) -> object:
-    """What a ``LaunchValue`` does; the rules give it a symbolic meaning."""
+    """The start of a ``LaunchValue``; the rules give it a symbolic meaning."""
     return kernel[grid](*args, **kwargs)

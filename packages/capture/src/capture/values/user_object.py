@@ -37,6 +37,7 @@ class UserObject(Value):
         self.deleted: set[str] = set()  # what the real object has, also where it was written again, and comes last
         self.new_args: list[Value] = []
         self.class_source: Source | None = None
+        # The value of its ``__dict__``, once it was read: one object, as in Python.
         self._view: InstanceDict | None = None
         # Known once all keys of its ``__dict__`` were seen to be plain texts, which compare without code.
         self._names_are_texts = False
@@ -50,6 +51,7 @@ class UserObject(Value):
         return self.obj if self.obj is not None else self
 
     def let_go(self) -> None:
+        """Empties what may lead back here, by way of the overlay or of the view."""
         self.overlay.clear()
         self._view = None
 
@@ -61,6 +63,7 @@ class UserObject(Value):
         # Its own ``__getattribute__`` runs first, and may call ``object``'s (``plain_attribute``).
         if isinstance(getter, FunctionType):
             return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
+        # A weak proxy's type is not the type of what it shows, so that nothing found on it would be right.
         if issubclass(self.cls, _PROXIES):
             ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()}, which stands for another object, is read")
         found = self.plain_attribute(ctx, name)
@@ -96,6 +99,7 @@ class UserObject(Value):
         return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
 
     def _data_descriptor(self, ctx: Tracer, owner: type, member: object, name: str) -> Value | None:
+        """The attribute by a property or a slot; None for an empty slot."""
         # A property, or another descriptor; what follows is a slot.
         if not isinstance(member, MemberDescriptorType):
             return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
@@ -104,6 +108,7 @@ class UserObject(Value):
             return None if written is None else realize(ctx, written)
         if self.source is None:
             return None
+        # A guard would read the slot through that code, in every call.
         if isinstance(self.cls.__getattribute__, FunctionType):
             ctx.stop(Kind.ATTRIBUTE, f"the slot `{name}` of {self.describe()} is read behind its `__getattribute__`")
         try:
@@ -117,6 +122,7 @@ class UserObject(Value):
         return ctx.wrap(held, AttrSource(self.source, name))
 
     def _fallback(self, ctx: Tracer, name: str) -> Value:
+        """The answer of ``__getattr__``, or the error of a name that nobody has."""
         self.absent(ctx, name)
         handler = held_by(self.cls, "__getattr__")
         if handler is not None:
@@ -124,13 +130,14 @@ class UserObject(Value):
         return ctx.throw(AttributeError, f"'{self._name_for_errors(name)}' object has no attribute '{name}'")
 
     def _name_for_errors(self, attribute: str) -> str:
-        """From 3.13 on an empty slot says where its class is from."""
+        """The name of the class in errors: from 3.13 on an empty slot says where its class is from."""
         module = module_name(self.cls)
         full = PY313 and module not in ("__main__", "builtins")
         is_slot = full and isinstance(lookup(self.cls, attribute)[1], MemberDescriptorType)
         return f"{module}.{self.cls.__qualname__}" if is_slot else type_name(self.cls)
 
     def absent(self, ctx: Tracer, name: str) -> None:
+        """Relies on the object having no attribute of its own by this name, nor its class where that has none."""
         _, member = lookup(self.cls, name)
         if member is _MISSING:
             rely_on_no_member(ctx, self.cls.__mro__, name)
@@ -140,6 +147,7 @@ class UserObject(Value):
         if self.source is None or name in self.overlay:
             return
         if isinstance(member, MemberDescriptorType):
+            # The guard reads the slot as the program does, and would run that code.
             if hasattr(self.cls, "__getattr__"):
                 ctx.stop(
                     Kind.ATTRIBUTE, f"the slot `{name}` of {self.describe()} is empty, so that `__getattr__` is asked"
@@ -152,7 +160,8 @@ class UserObject(Value):
         return instance_dict(self.obj) or {}
 
     def _held(self, ctx: Tracer, name: str) -> object:
-        """What the real object's ``__dict__`` has by this name; keys that are no texts may compare by code."""
+        """The entry of the real object's ``__dict__``; breaks the graph if keys are no texts, and may compare by
+        code."""
         held = self._instance_dict()
         if not self._names_are_texts:
             self._names_are_texts = all(type(key) is str for key in held)
@@ -167,6 +176,7 @@ class UserObject(Value):
         return known
 
     def _path_of_entry(self, name: str) -> Source:
+        """The path of an attribute of the object's own, by which the engine finds what Python finds there."""
         assert self.source is not None
         if self.is_of_thread:  # each has a ``__dict__`` of its own, which only the object can find
             return AttrSource(self.source, name)
@@ -175,16 +185,18 @@ class UserObject(Value):
         return KeySource(DictSource(self.source), name)
 
     def _runs_code_for(self, name: str) -> bool:
-        """Whether reading the attribute asks the class first."""
+        """True if reading the attribute asks the class first."""
         return isinstance(self.cls.__getattribute__, FunctionType) or is_data_descriptor(lookup(self.cls, name)[1])
 
     def _class_path(self, ctx: Tracer, name: str) -> Source | None:
+        """The path of a member of its class, by the class where that has a path, else by the object's type."""
         known = ctx.literal(self.cls).source
         if known is None and self.source is not None:
             known = TypeSource(self.source)
         return None if known is None else AttrSource(known, name)
 
     def _dict(self, ctx: Tracer) -> Value:
+        """The ``__dict__``, whose names are relied on in their order."""
         if self.is_of_thread:
             ctx.stop(Kind.ATTRIBUTE, f"the `__dict__` of {self.describe()} is read")
         if self._view is None:
@@ -196,7 +208,7 @@ class UserObject(Value):
         return self._view
 
     def instance_entries(self) -> Iterator[tuple[str, Value]]:
-        """What ``__dict__`` holds now, in its order."""
+        """The names and values that ``__dict__`` holds now, in its order."""
         held = self._instance_dict() if self.source is not None else {}
         for name, obj in held.items():
             if name not in self.overlay:
@@ -222,6 +234,7 @@ class UserObject(Value):
         if isinstance(member, property):
             self._set_property(ctx, member, name, value)
             return
+        # A slot of a class statement only keeps; one of C (``__class__``, fields of exceptions) may check or convert.
         slot = isinstance(member, MemberDescriptorType)
         if member is not _MISSING and is_data_descriptor(member) and not (slot and is_made_by_code(owner)):
             ctx.stop(Kind.DESCRIPTOR, f"the attribute `{name}` of {self.describe()} is assigned through a descriptor")
@@ -238,6 +251,7 @@ class UserObject(Value):
             self.keep(name, value)
 
     def keep(self, name: str, value: Value) -> None:
+        """Writes to the overlay, in the order in which the object's ``__dict__`` would have it."""
         if self.overlay.get(name, value) is None:  # what was deleted comes last
             del self.overlay[name]
         self.overlay[name] = value
@@ -249,13 +263,13 @@ class UserObject(Value):
         ctx.call(ctx.literal(accessor), [self] if value is None else [self, value])
 
     def _has_own(self, name: str) -> bool:
-        """Whether it has this attribute now, apart from its class."""
+        """True if it has this attribute now, apart from its class."""
         if name in self.overlay:
             return self.overlay[name] is not None
         return self.source is not None and self._is_held(name)
 
     def forget(self, ctx: Tracer, name: str) -> None:
-        """The attribute is gone; what only this function gave the object was never there."""
+        """Deletes the attribute; one that only this function gave the object was never there."""
         if self.source is None or self._is_held(name):
             self.overlay[name] = None
             if self.source is not None:
@@ -265,7 +279,7 @@ class UserObject(Value):
         self.absent(ctx, name)
 
     def _is_held(self, name: str) -> bool:
-        """Whether the real object has an attribute of its own by this name."""
+        """True if the real object has an attribute of its own by this name."""
         _, member = lookup(self.cls, name)
         if isinstance(member, MemberDescriptorType):
             return is_filled(member, self.obj)
@@ -294,7 +308,10 @@ class UserObject(Value):
         return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
 
     def answer(self, ctx: Tracer, name: str, wanted: type, *args: Value) -> Value | None:
-        """What a special method says; None without one.  Python itself judges answers of another type than it wants."""
+        """The answer of a special method; None without one.
+
+        Python itself judges answers of another type than it wants.
+        """
         method = self.special(ctx, name)
         if method is None:
             return None
@@ -307,6 +324,7 @@ class UserObject(Value):
         return said
 
     def truth(self, ctx: Tracer) -> bool:
+        """``__bool__``, then ``__len__``; an object with neither is true."""
         said = self.answer(ctx, "__bool__", bool) or self.answer(ctx, "__len__", int)
         return said is None or said.truth(ctx)
 
@@ -322,14 +340,14 @@ class UserObject(Value):
 
 
 def _no_place(cls: type, name: str, member: object) -> str:
-    """What CPython says where an object has no ``__dict__`` to keep an attribute in."""
+    """CPython's error where an object has no ``__dict__`` to keep an attribute in."""
     if member is not _MISSING:
         return f"'{cls.__name__}' object attribute '{name}' is read-only"
     return f"'{cls.__name__}' object has no attribute '{name}'{NO_DICT}"
 
 
 def is_filled(slot: MemberDescriptorType, obj: object) -> bool:
-    """Whether there is something in a slot, asked past any ``__getattr__``."""
+    """True if there is something in a slot, asked past any ``__getattr__``."""
     try:
         slot.__get__(obj)
     except (AttributeError, TypeError):  # the latter of another class's slot

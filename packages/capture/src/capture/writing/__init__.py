@@ -1,1 +1,1 @@
-"""From what evaluation left behind to instructions: values, effects, breaks, restarts."""
+"""The writing of code: values, effects, graph breaks and restarts to instructions."""

@@ -52,7 +52,7 @@ _LEAVE_NOTHING = ("STORE_", "DELETE_", "POP_", "RAISE_", "RERAISE", "LIST_", "SE
 
 
 def operands_of(instruction: Instruction) -> int:
-    """How many places of the stack an instruction takes or looks at."""
+    """The number of places of the stack that an instruction takes or looks at."""
     op = instruction.op
     if op in ("UNPACK_SEQUENCE", "UNPACK_EX"):
         return 1
@@ -75,6 +75,7 @@ class Stop:
         self.continuations = continuations
         self.original = continuations.original(frame.code)
         self.moves_data = stopped.reason.kind is Kind.DATA_OF_A_TENSOR
+        # Settled once: a lazy value that somebody looks at while code is written would be another value.
         self.stack = [settled(value) for value in frame.stack]
         self.first = len(self.stack) - operands_of(instruction)
         self.shown = self.stack[self.first :]
@@ -97,9 +98,11 @@ class Stop:
     # -- where it leads ------------------------------------------------------------------------------------------
 
     def _depth(self, *, jump: bool) -> int:
+        """The depth of the stack behind the instruction."""
         return len(self.stack) + stack_effect(self.instruction, jump=jump)
 
     def _place_left_null(self) -> int | None:
+        """The place that the plain attribute leaves NULL, of the two that an instruction for methods pushes."""
         if self.instruction.op not in _AS_ATTRIBUTE:
             return None
         return self.first if NULL_UNDER_CALLABLE else self.first + 1
@@ -117,6 +120,7 @@ class Stop:
         return str(arg)
 
     def _continuation(self, index: int, depth: int, *, raised: bool = False) -> Continuation:
+        """The continuation at an instruction, with what is on the stack and in the variables then."""
         index = self.original.place(index)
         offsets = self.original.flow.offsets_kept[index]
         slots = [Slot.LASTI if place in offsets else self._slot(place) for place in range(depth)]
@@ -129,6 +133,7 @@ class Stop:
         return self.continuations(self.original.code, Point(index, tuple(slots), bound, with_finalizers))
 
     def _may_move_data_from(self, index: int) -> bool:
+        """True if the code from there on may assign ``x.data``, where it matters what an old history keeps alive."""
         flow = self.original.flow
         if "data" not in self.original.code.co_names:
             return False
@@ -136,6 +141,7 @@ class Stop:
         return any(kept and each.op == "STORE_ATTR" and each.arg == "data" for each, kept in pairs)
 
     def _has_finalizer(self, name: str, *, histories: bool) -> bool:
+        """True if somebody may notice when this variable is let go."""
         value = self.frame.slots[name]
         if histories and has_history(value):
             return True
@@ -144,6 +150,7 @@ class Stop:
         return stays or end_is_noticed(value, self.shown)
 
     def _slot(self, place: int) -> Slot:
+        """The kind of a place on the stack behind the instruction."""
         value = self.stack[place] if place < len(self.stack) else None
         if _is_handled(value):
             return Slot.HANDLED
@@ -154,6 +161,7 @@ class Stop:
     # -- what that needs -----------------------------------------------------------------------------------------
 
     def values(self) -> list[Value]:
+        """All that has to be loaded before the instruction: its operands, and what continuations are given."""
         operands = [_object(value) for value in self.shown if value is not NULL]
         return operands + self._wanted_afterwards()
 
@@ -167,11 +175,13 @@ class Stop:
     # -- the code ------------------------------------------------------------------------------------------------
 
     def write(self, writer: Writer) -> None:
+        """Writes the code from the effects on: operands, the instruction, and each way that leads on."""
         emit = writer.emit
         emit.at(self.instruction)
         for value in self.values():
             _load_before_the_instruction(writer, value, self.unbound)
         writer.let_go(self.values())
+        # Exceptions that are being handled further down are put in force as well: the instruction may ask for them.
         outer = [value for value in self.stack[: self.first] if _is_handled(value)]
         shown = outer + self.stack[self.first :]
         for value in shown:
@@ -191,6 +201,7 @@ class Stop:
             self._handle(writer, self.handling, shown)
 
     def _run(self, writer: Writer, target: Instruction) -> None:
+        """Writes the instruction itself."""
         op, arg = self.instruction.op, self.instruction.arg
         if self.unbound is not None:  # cells are variables like others here
             if op.startswith("DELETE_"):
@@ -208,6 +219,7 @@ class Stop:
         for place in range(self._depth(jump=jump) - 1, self.first - 1, -1):
             if place == self.null_place:
                 continue
+            # The continuation handles it anew, so that here it is put away.
             if self._slot(place) is Slot.HANDLED:
                 emit.emit("POP_EXCEPT")
             else:
@@ -215,6 +227,7 @@ class Stop:
                 emit.store_fast(left[place])
         for _ in range(outer):
             emit.emit("POP_EXCEPT")
+        # Only behind the instruction is it known that it did not raise.
         if self.unraised is not None:
             emit.load_callable(self.unraised)
             emit.call(0)
@@ -222,6 +235,7 @@ class Stop:
         self._call(writer, made, left)
 
     def _handle(self, writer: Writer, made: Continuation, shown: Sequence[Value]) -> None:
+        """Writes the way to the user's handler: what is handled here is put away, and the exception handed over."""
         emit, raised = writer.emit, writer.fresh("raised")
         emit.store_fast(raised)
         for value in reversed(shown[: _handled_depth(shown)]):
@@ -234,7 +248,7 @@ class Stop:
         self._call(writer, made, {handler.depth + handler.lasti: raised})
 
     def _call(self, writer: Writer, made: Continuation, left: dict[int, str]) -> None:
-        """Leave it to the engine."""
+        """Leaves the continuation to the engine: the engine runs it once this frame is gone."""
         emit, free = writer.emit, self.frame.code.co_freevars
         emit.load_callable(_engine.rest)
         if free:
@@ -247,28 +261,31 @@ class Stop:
                 emit.move_fast(left[parameter])
             else:
                 writer.load(_object(self.stack[parameter]))
+        # What nobody wants any more ends here, as in CPython, and not when the rest of the function has run.
         writer.let_go_all()
         emit.call(1 + len(made.parameters))
         emit.return_value()
 
 
 def _is_handled(value: Value | None) -> TypeGuard[HandledValue]:
+    """True for the place of an exception that is being handled."""
     return isinstance(value, HandledValue) and not value.put_away
 
 
 def _object(value: Value) -> Value:
+    """The value that a place stands for."""
     if isinstance(value, HandledValue):
         return NONE if value.put_away else value.handled
     return value
 
 
 def _handled_depth(shown: Sequence[Value]) -> int:
-    """How much of the stack has to stay so that every exception being handled can be put away."""
+    """The part of the stack that has to stay so that every exception being handled can be put away."""
     return max((place + 1 for place, value in enumerate(shown) if _is_handled(value)), default=0)
 
 
 def _show(writer: Writer, value: Value) -> None:
-    """Push a value; for an exception that is being handled, handle it here."""
+    """Pushes a value; an exception that is being handled is handled here."""
     if value is NULL:
         writer.emit.push_null()
         return
@@ -279,8 +296,11 @@ def _show(writer: Writer, value: Value) -> None:
 
 
 def _load_before_the_instruction(writer: Writer, value: Value, unbound: str | None) -> None:
-    """The instruction may change anything: what comes from a path is read before it, what is new is built before it.
-    An argument that is wanted still, but not under its name, leaves that name."""
+    """Loads what is wanted behind the instruction before it, as it may change anything.
+
+    What comes from a path is read, and what is new is built.  An argument that is wanted still, but not under its
+    name, leaves that name.
+    """
     value = settled(value)
     stays = isinstance(value.source, ArgSource) and value.source.name != unbound
     if stays or writer.is_kept(value):

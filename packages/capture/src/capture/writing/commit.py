@@ -56,13 +56,13 @@ LOST = Reason(
     "call the function under a lock",
 )
 LookedAt = list[tuple[Guards, tuple[Guard, ...]]]
-"""What the code asks the engine, and what that is made of."""
+"""The guards that the code asks the engine about, as the engine has them and as they were made."""
 _OF_ONE_THREAD = (LockValue, ContextVarValue)
 _STORED = (AttrSource, KeySource, ObjectKeySource, ItemSource, StorageSource)
 
 
 def tell_loss(log: Log, location: Location) -> None:
-    """Once for each place."""
+    """Says, once for each place, that a change of another thread was lost."""
     record = FallbackRecord(location, LOST)
     if record not in log.records():
         log.add(record)
@@ -81,6 +81,7 @@ class Written:
                 self._note(value)
 
     def _note(self, value: Value) -> None:
+        """Notes the places that the changes of one value are written to."""
         source = (value.whole or value).source
         if isinstance(value, NamespaceValue):
             self._variables.update(GlobalSource(name) for name in value.written)
@@ -99,7 +100,7 @@ class Written:
             self._containers.add(source)
 
     def holds(self, source: Source) -> bool:
-        """Whether what this path leads to is kept in one of the places."""
+        """True if what this path leads to is kept in one of the places."""
         if source in self._variables:
             return True
         if not isinstance(source, _STORED) or not isinstance(source, Derived):
@@ -113,6 +114,7 @@ class Written:
         return owner in self._attributes and _name(source) in self._attributes[owner]
 
     def is_told_by(self, guard: Guard) -> bool:
+        """True if the guard tells whether what was there has changed."""
         if guard.kind in RELATIONS or guard.source is None:
             return False
         return self.holds(guard.source) or (guard.source in self._containers and guard.kind != "type")
@@ -123,6 +125,7 @@ def _name(source: Source) -> object:
 
 
 def _is_of_what_is_gone(error: BaseException) -> bool:
+    """True for an error of a path that another thread may have taken away."""
     return isinstance(error, (LookupError, AttributeError, NameError)) and has_other_threads()
 
 
@@ -158,11 +161,11 @@ class Commit:
 
     @property
     def asks(self) -> bool:
-        """Whether what is to be written depends on what was there."""
+        """True if what is to be written depends on what was there."""
         return bool(self._guards)
 
     def begin(self) -> None:
-        """Before anything is read."""
+        """Writes the question whether there are other threads, before anything is read."""
         if not self.asks:
             return
         emit, self._others = self.writer.emit, self.writer.fresh("others")
@@ -178,7 +181,7 @@ class Commit:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """What is not found any more where another thread was is no error of the program's."""
+        """A context of reads: what is not found any more where another thread was is no error of the program's."""
         if not self.asks or not self.twice:
             yield
             return
@@ -189,7 +192,7 @@ class Commit:
             yield
 
     def look(self) -> None:
-        """Before anything is written."""
+        """Writes the question whether all is as it was, before anything is written."""
         if not self.asks:
             return
         self.writer.watch(None)
@@ -199,7 +202,7 @@ class Commit:
             self._lost = changed, go_on
 
     def write(self, start_over: Callable[[Instruction], None]) -> None:
-        """To be written behind the last instruction."""
+        """Writes the ways on which something has changed, behind the last instruction."""
         if not self.asks:
             return
         emit = self.writer.emit
@@ -208,10 +211,12 @@ class Commit:
         if self._lost is None:
             start_over(self.outdated)
             return
+        # The graph has not run yet: CPython may run the frame.
         emit.place(self._unbegun)
         run_the_frame(self.writer)
         emit.return_value()
         changed, go_on = self._lost
+        # It has, and cannot run again: the loss is told, and the code goes on.
         emit.place(changed)
         emit.load_callable(self._tell_loss)
         emit.call(0)
@@ -238,6 +243,7 @@ class Commit:
         emit.put_back_handled(interrupted)
 
     def _look(self, otherwise: Instruction) -> Instruction:
+        """Writes the question, which jumps to `otherwise` where the answer is no; gives the label behind it."""
         emit, code = self.writer.emit, self.writer.code
         holds = emit.label()
         emit.load_fast(self._others)
@@ -256,6 +262,7 @@ class Commit:
         emit.build_tuple(len(names))
         emit.call_uninterrupted(2)
         emit.jump_if_false(otherwise)
+        # Guards know kinds and values: another thread may have put an equal object there.
         for source, name in self._read.items():
             self.writer.load_anew(source)
             emit.load_fast(name)
@@ -265,7 +272,7 @@ class Commit:
         return holds
 
     def _note(self, source: Source) -> None:
-        """What is on top was read from there."""
+        """Keeps the object on top, which was read from there, where that place is written."""
         if source not in self._read and self._written.holds(source):
             name = self._read[source] = self.writer.fresh("read")
             self.writer.emit.copy()

@@ -30,6 +30,8 @@ class Recheck:
 
 
 class Holding:
+    """The code that takes the locks of one frame and releases them."""
+
     def __init__(self, writer: Writer, locks: Locks) -> None:
         self.writer = writer
         self.taken = [hold for hold in locks.holds() if hold.taken_here]
@@ -54,7 +56,7 @@ class Holding:
             yield
 
     def settle(self) -> None:
-        """Behind all effects: how the program leaves the locks."""
+        """Leaves the locks, behind all effects, as the program leaves them."""
         left = [hold for hold in self.owed if hold.owed < 0]
         for hold in self.owed:
             for _ in range(hold.owed):
@@ -66,12 +68,12 @@ class Holding:
                     self._release(hold)
 
     def let_go(self) -> None:
-        """Before the frame starts over, which takes the locks itself."""
+        """Releases the locks before the frame starts over, which takes them itself."""
         for hold in reversed(self.taken):
             self._release(hold)
 
     def write(self) -> None:
-        """To be written behind the last instruction: the ways on which nothing was done yet, or something failed."""
+        """Writes, behind the last instruction, the ways on which nothing was done yet, or something failed."""
         emit = self.writer.emit
         if self.taken:
             emit.place(self._outdated)
@@ -82,6 +84,7 @@ class Holding:
             interrupted = emit.label()
             emit.place(label)
             emit.emit("PUSH_EXC_INFO")
+            # A signal's handler may raise in between: then the exception that was handled before is put back.
             with emit.handled_by(interrupted, 1, lasti=True):
                 for hold in reversed(holds):
                     self._release(hold)
@@ -92,6 +95,7 @@ class Holding:
 
     @contextmanager
     def _released_on_error(self, holds: Sequence[Hold]) -> Iterator[None]:
+        """A context of code on whose errors these locks are released."""
         if not holds:
             yield
             return
@@ -101,7 +105,7 @@ class Holding:
             yield
 
     def _take(self, hold: Hold) -> None:
-        """As ``with`` does it: no signal is handled between the taking and what follows."""
+        """Takes a lock as ``with`` does it: no signal is handled between the taking and what follows."""
         emit = self.writer.emit
         self.writer.load(hold.lock)
         emit.emit("BEFORE_WITH")
@@ -116,6 +120,7 @@ class Holding:
         emit.pop()
 
     def _look_again(self) -> None:
+        """Asks the guards once more: what was looked at may have changed while the code waited."""
         emit, code = self.writer.emit, self.writer.code
         names = argument_names(code)
         emit.load_callable(self.recheck)

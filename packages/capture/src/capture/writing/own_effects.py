@@ -48,14 +48,14 @@ _NUMBERS = (int, float)
 
 @dataclass(frozen=True, slots=True)
 class OwnChange:
-    """What a guard relied on and the frame changes, in words; of a number that becomes another one, too."""
+    """The change of something that a guard relied on, in words; of a number that becomes another one, too."""
 
     source: Source
     text: str
     was: Any = None
     """The number, where one becomes another of its kind."""
     becomes: Any = None
-    """Which one; None where only the graph will tell."""
+    """The number that it becomes; None where only the graph will tell."""
 
 
 def told(changes: Sequence[OwnChange]) -> str:
@@ -73,7 +73,7 @@ def own_changes(changed: Sequence[Value], guards: Iterable[Guard]) -> list[OwnCh
 
 
 class _Left:
-    """What a frame leaves behind where it wrote."""
+    """The state that a frame leaves behind where it wrote."""
 
     def __init__(self, changed: Sequence[Value]) -> None:
         self._places: dict[Source, Value | None] = {}
@@ -84,6 +84,7 @@ class _Left:
                 self._contents[DictSource(source) if isinstance(value, UserObject) else source] = value
 
     def broken(self, guard: Guard) -> OwnChange | None:
+        """The change that makes the guard fail in the next call; None where it holds, or nothing is known."""
         source = guard.source
         if source is None or not (source in self._places or source in self._contents):
             return None
@@ -100,13 +101,13 @@ class _Left:
         return OwnChange(source, f"{_path(source)} gets {_OTHER[guard.kind]}")
 
     def _place(self, source: Source) -> Value | None:
-        """What is there then; None where nothing is."""
+        """The value that is in a place then; None where nothing is."""
         found = self._places[source]
         known = None if found is None else settled(found)
         return None if known is UNBOUND else known
 
     def _is_moved(self, source: Source) -> bool:
-        """Whether the path to it leads to another object then, of which nothing is known."""
+        """True if the path to it leads to another object then, of which nothing is known."""
         steps = (step for step in source.chain() if step is not source and step in self._places)
         return any(not _is_as_before(step, self._place(step)) for step in steps)
 
@@ -120,7 +121,7 @@ def _is_as_before(source: Source, found: Value | None) -> bool:
 
 
 def _comes_anew(source: Source) -> bool:
-    """Whether it is in a container that was passed: ``**kwargs`` and batches are others in each call."""
+    """True if it is in a container that was passed: ``**kwargs`` and batches are others in each call."""
     steps = list(source.chain())
     return isinstance(steps[0], ArgSource) and not any(isinstance(step, (AttrSource, DictSource)) for step in steps)
 
@@ -129,6 +130,7 @@ def _comes_anew(source: Source) -> bool:
 
 
 def _places_of(value: Value) -> Iterator[tuple[Source, Value | None]]:
+    """The paths to what a changed object holds, and what is there then."""
     source = _source_of(value)
     if isinstance(value, NamespaceValue):
         for name, item in value.written.items():
@@ -137,6 +139,7 @@ def _places_of(value: Value) -> Iterator[tuple[Source, Value | None]]:
         return
     elif isinstance(value, CellValue):
         yield AttrSource(source, "cell_contents"), value.content
+        # A cell of the function itself is read by two paths: as a cell and as a variable.
         if isinstance(source, CellSource):
             yield ClosureSource(source.index, source.name), value.content
     elif isinstance(value, (ClassValue, TensorValue)):
@@ -145,6 +148,7 @@ def _places_of(value: Value) -> Iterator[tuple[Source, Value | None]]:
         yield from _entries(value)
     elif isinstance(value, ListValue) and not _is_unread(value):
         for index, item in enumerate(value.items):
+            # Both accessors are in use for lists: by position in a list, by ``[]`` in a deque.
             yield ItemSource(source, index), item
             yield GetitemSource(source, index), item
     elif isinstance(value, UserObject):
@@ -152,7 +156,7 @@ def _places_of(value: Value) -> Iterator[tuple[Source, Value | None]]:
 
 
 def _attributes(source: Source, written: Iterable[tuple[str, Value | None]]) -> Iterator[tuple[Source, Value | None]]:
-    """By each path that an attribute may be read from."""
+    """The paths that each attribute may be read from, with what was written to it."""
     held = DictSource(source)
     for name, item in written:
         yield AttrSource(source, name), item
@@ -161,6 +165,7 @@ def _attributes(source: Source, written: Iterable[tuple[str, Value | None]]) -> 
 
 
 def _entries(value: DictValue) -> Iterator[tuple[Source, Value | None]]:
+    """The entries of a dict that were there before."""
     for key, (_, before) in value.found.items():
         if before.source is not None:
             yield before.source, value.entries[key][1] if key in value.entries else None
@@ -174,6 +179,7 @@ def _is_unread(value: ListValue) -> bool:
 
 
 def _is_broken(guard: Guard, found: Value | None) -> bool:
+    """True if the guard does not hold for what is found."""
     if guard.kind == "absent":
         return found is not None
     if found is None:
@@ -206,7 +212,10 @@ def _is_unequal(expected: object, found: Value) -> bool:
 
 
 def _are_alike(expected: object, actual: object) -> bool:
-    """Numbers by their digits, as NaN and the two zeros are; sets may hold what is compared by code."""
+    """True for constants that a guard takes for equal.
+
+    Numbers by their digits, as NaN and the two zeros are; sets may hold what is compared by code.
+    """
     if type(expected) is frozenset and type(actual) is frozenset:
         return True
     if type(expected) in (float, complex):
@@ -215,6 +224,7 @@ def _are_alike(expected: object, actual: object) -> bool:
 
 
 def _is_another_object(expected: object, found: Value) -> bool:
+    """True for an object that is certainly none from before."""
     if isinstance(found, ConstantValue):
         return type(found.value) is not type(expected)
     made_here = (TensorValue, ListValue, DictValue, SetValue, UserObject)
@@ -222,7 +232,7 @@ def _is_another_object(expected: object, found: Value) -> bool:
 
 
 def _is_another_tensor(expected: tuple[Any, ...], found: Value) -> bool:
-    """In what a graph relies on; strides are torch's to tell."""
+    """True for a tensor that differs in what a graph relies on; strides are torch's to tell."""
     if not isinstance(found, TensorValue):
         cls = _type_of(found)
         return cls is not None and not issubclass(cls, torch.Tensor)
@@ -249,10 +259,11 @@ _CHECKS: dict[str, Callable[[Any, Value], bool]] = {
     "false": _is_no_longer(False),
 }
 _OTHER = {"keys": "other keys", "length": "another length", "items": "other items"}
-"""Guards on what containers hold, and what to say where it changed."""
+"""Guards on what containers hold, with the words for a change of it."""
 
 
 def _holds_other(guard: Guard, found: Value) -> bool:
+    """True if a container holds something else than the guard wants."""
     expected: Any = guard.payload[0] if guard.payload else None
     if guard.kind == "length":
         length = _length(found)
@@ -269,6 +280,7 @@ def _holds_other(guard: Guard, found: Value) -> bool:
 
 
 def _length(found: Value) -> int | None:
+    """The number of items; None for a list of which only what was appended is known."""
     if isinstance(found, ListValue) and _is_unread(found):
         return None
     if isinstance(found, SequenceValue):
@@ -280,7 +292,7 @@ def _length(found: Value) -> int | None:
 
 
 def _path(source: Source) -> str:
-    """As the program writes it, also where code of a class answers for its attributes."""
+    """The path as the program writes it, also where code of a class answers for its attributes."""
     if isinstance(source, HiddenEntrySource) and isinstance(source.parent, DictSource):
         return f"`{source.parent.parent.expression()}.{source.key}`"
     return f"`{source.expression()}`"
@@ -302,7 +314,7 @@ def _told(guard: Guard, found: Value | None) -> str:
 
 
 def _number(guard: Guard, found: Value | None) -> tuple[Any, Any]:
-    """The number that becomes another one of its kind, and which, if that is known."""
+    """The number that becomes another one of its kind, and the other one, if that is known."""
     if guard.kind != "equals" or found is None or isinstance(found, LazyValue):
         return None, None
     was = guard.payload[0]

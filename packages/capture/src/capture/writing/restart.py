@@ -32,12 +32,12 @@ from capture.writing.writer import Writer
 
 Tell = Callable[[FallbackRecord], None]
 _OFTEN = 3
-# How a checkpoint ends what it runs again, once all that backward needs is there: no error of anybody's.
+# The exceptions by which a checkpoint ends what it runs again, once all that backward needs is there: no errors.
 _ENDS = tuple(filter(None, [getattr(torch.utils.checkpoint, "_StopRecomputationError", None)]))
 
 
 class Failures:
-    """What is asked and told by the code of one frame when its graph raised."""
+    """The object that the code of one frame asks, and tells, when its graph raised."""
 
     def __init__(
         self,
@@ -65,9 +65,10 @@ class Failures:
         self._told: set[str] = set()
 
     def start_over(self, error: BaseException) -> bool:
-        """Whether CPython is to run the frame after this error of its graph."""
+        """True if CPython is to run the frame after this error of its graph."""
         self.last = f"the graph raised {words_of(error)}"
         is_final = getattr(self.graph, "is_final", None)
+        # Something was written that cannot be taken back: the error is the program's to see.
         if is_final is not None and is_final(error):
             return False
         if isinstance(error, _ENDS) and self.has_effects:
@@ -83,14 +84,14 @@ class Failures:
         return Outside(function) if end is None else Ended(function, end)
 
     def raising(self, function: FunctionType, error: BaseException) -> Outside:
-        """In the place of a continuation, what raises an error of its graph that is final."""
+        """A function that raises an error of a continuation's graph, which is final, in the continuation's place."""
         code = self.place(error) if self.place is not None else None
         assert code is not None
         made = FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
         return Outside(made)
 
     def count(self) -> None:
-        """A check failed.  Where that is no rare thing the graph had better end there."""
+        """Counts a check that failed.  Where that is no rare thing the graph had better end there."""
         self.last = "a check of what the graph computed failed"
         self._failed_checks += 1
         if self._failed_checks == _OFTEN:
@@ -98,7 +99,7 @@ class Failures:
             self.rare = False
 
     def passed(self) -> None:
-        """CPython ran the frame and returned: the program handles the error, or only the graph made it."""
+        """Tells that CPython ran the frame and returned: the program handles the error, or only the graph made it."""
         reason = Reason(Kind.ERROR_IN_A_GRAPH, f"{self.last}; CPython ran the function, and found no error")
         if self.strict and not self.handled:
             raise InternalError(f"{self.location}: {reason.explanation}")
@@ -111,8 +112,10 @@ class Failures:
 
 
 class Ended:
-    """The frame for its effects alone, where a checkpoint ended it: in eager these come before the last tensor that
-    backward needs, and in a graph behind it."""
+    """The frame run for its effects alone, where a checkpoint ended it.
+
+    In eager these come before the last tensor that backward needs, and in a graph behind it.
+    """
 
     def __init__(self, function: FunctionType, end: BaseException) -> None:
         self.function = function
@@ -142,7 +145,7 @@ class Unraised:
 
 
 class StartingOver:
-    """Writes the code for it around the call of the graph."""
+    """Writes the code around the call of the graph that starts the frame over in CPython."""
 
     def __init__(self, writer: Writer, failures: Failures, drawn_on: Collection[torch.device]) -> None:
         self.writer = writer
@@ -154,6 +157,7 @@ class StartingOver:
 
     @contextlib.contextmanager
     def around_the_graph(self) -> Iterator[None]:
+        """A context of code whose errors are the graph's; states of generators are kept from before it."""
         emit = self.writer.emit
         if self.drawn_on:
             emit.load_callable(states_of(self.drawn_on))
@@ -163,14 +167,16 @@ class StartingOver:
             yield
 
     def unless(self, value: Value, truth: bool) -> None:
-        """Start over unless this is the truth of the value."""
+        """Starts over unless this is the truth of the value."""
         self.writer.load(value)
         jump = self.writer.emit.jump_if_false if truth else self.writer.emit.jump_if_true
         jump(self._refuted)
 
     def write(self, let_go: Callable[[], None]) -> None:
-        """To be written behind the last instruction: nothing else leads here.  ``let_go`` writes the release of the
-        locks that are held around the graph."""
+        """Writes the ways on which the graph raised or a check failed, behind the last instruction.
+
+        Nothing else leads there.  ``let_go`` writes the release of the locks that are held around the graph.
+        """
         emit = self.writer.emit
         begin, run, interrupted = emit.label(), emit.label(), emit.label()
         emit.place(self._failed)
@@ -178,6 +184,7 @@ class StartingOver:
         with emit.handled_by(interrupted, 1, lasti=True):
             let_go()
             emit.load_callable(self.failures.start_over)
+            # Below the two places of the callable lies the error.
             emit.copy(3)
             emit.call(1)
             emit.jump_if_true(begin)
@@ -205,7 +212,7 @@ class StartingOver:
         emit.put_back_handled(interrupted)
 
     def outdated(self, label: Instruction, let_go: Callable[[], None]) -> None:
-        """Behind the last instruction as well: no error, but what was read has changed."""
+        """Writes the way on which what was read has changed, behind the last instruction as well: that is no error."""
         self.writer.emit.place(label)
         let_go()
         self._run_as_before_the_graph()
@@ -221,7 +228,7 @@ class StartingOver:
         run_the_frame(self.writer, self.failures.in_cpython)
 
     def _raise_in_place(self) -> None:
-        """The exception on top, where the continuation stands: in its ``with`` and ``try`` blocks."""
+        """Raises the exception on top where the continuation stands: in its ``with`` and ``try`` blocks."""
         emit, error = self.writer.emit, self.writer.fresh("error")
         emit.store_fast(error)
         emit.load_callable(self.failures.raising)
@@ -233,7 +240,7 @@ class StartingOver:
 
 
 def run_the_frame(writer: Writer, by: Callable[..., object] = Outside) -> None:
-    """The original code, by CPython, with the arguments as they came; leaves its result."""
+    """Runs the original code by CPython, with the arguments as they came; leaves its result."""
     writer.emit.load_callable(by)
     _make_the_function(writer)
     writer.emit.call(1)
@@ -259,7 +266,7 @@ def _make_the_function(writer: Writer) -> None:
 
 
 def _call_as_it_came(writer: Writer) -> None:
-    """What is on top, with the arguments."""
+    """Calls the object on top with the arguments."""
     emit = writer.emit
     emit.to_callable()
     names = argument_names(writer.code)

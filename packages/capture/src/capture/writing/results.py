@@ -17,14 +17,14 @@ from capture.writing.writer import Writer
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the code keeps of it: as little as its message says."""
+    """The facts that an error of the backend's result tells: the code keeps as little as its message says."""
 
     backend: str
     function: str
     count: int
 
     def told(self, error: BaseException) -> BaseException:
-        """What is raised in the place of Python's error."""
+        """The exception that is raised in the place of Python's error."""
         if not isinstance(error, (TypeError, ValueError)):
             return error  # of an iterator of the backend's
         wanted = "the tensor of its graph" if self.count == 1 else f"a sequence of the {self.count} values of its graph"
@@ -34,7 +34,7 @@ class Expected:
 
 
 class Results:
-    """Writes the code that takes them apart, and what happens where that fails."""
+    """Writes the code that takes the results apart, and the way on which that fails."""
 
     def __init__(self, writer: Writer, count: int, backend: object, function: str) -> None:
         self.writer = writer
@@ -51,7 +51,7 @@ class Results:
             emit.unpack_sequence(self.expected.count)
 
     def _accept_a_bare_tensor(self) -> None:
-        """Unpacking it would take it apart by rows."""
+        """Makes a sequence of one of a bare tensor: unpacking it would take it apart by rows."""
         emit, result, done = self.writer.emit, self.writer.fresh("returned"), self.writer.emit.label()
         emit.store_fast(result)
         emit.load_callable(isinstance)
@@ -68,8 +68,10 @@ class Results:
         emit.place(done)
 
     def write(self, let_go: Callable[[], None]) -> None:
-        """To be written behind the last instruction: nothing else leads here.  ``let_go`` writes the release of the
-        locks that are held around the graph."""
+        """Writes the way on which taking apart failed, behind the last instruction.
+
+        Nothing else leads there.  ``let_go`` writes the release of the locks that are held around the graph.
+        """
         emit = self.writer.emit
         interrupted = emit.label()
         emit.place(self._failed)

@@ -98,7 +98,7 @@ class Writer:
         return f"__capture_{purpose}_{self._count}"
 
     def keep(self, value: Value, purpose: str = "kept") -> None:
-        """Store the top of the stack as ``value``'s object from now on."""
+        """Stores the top of the stack as ``value``'s object from now on."""
         name = self.fresh(purpose)
         self._locals[id(value)] = name
         self._keep.append(value)
@@ -108,7 +108,7 @@ class Writer:
         return id(value) in self._locals
 
     def let_go(self, wanted: Iterable[Value]) -> None:
-        """Unbind the local variables but for those of ``wanted``: from here on the program may look what is gone."""
+        """Unbinds the local variables but for those of ``wanted``: from here on the program may look what is gone."""
         spared = set()
         for value in map(settled, wanted):
             # Of an object that is more than its contents, the object.
@@ -121,18 +121,19 @@ class Writer:
                 self._gone.add(name)
 
     def let_go_all(self) -> None:
-        """Unbind what is left, at the end of one of several ways."""
+        """Unbinds what is left, at the end of one of several ways."""
         for name in self._bound():
             self.emit.delete_fast(name)
 
     def _bound(self) -> list[str]:
+        """The variables that are bound here: arguments, and locals of our own."""
         names = dict.fromkeys([*argument_names(self.code), *self._locals.values()])
         return [name for name in names if name not in self._gone]
 
     # -- values --------------------------------------------------------------------------------------------------
 
     def load(self, value: Value) -> None:
-        """Push the object that ``value`` stands for."""
+        """Pushes the object that ``value`` stands for."""
         value = settled(value)
         value = value.whole or value
         name = self._locals.get(id(value))
@@ -144,19 +145,20 @@ class Writer:
             self._build(value)
 
     def can_load(self, value: Value) -> bool:
-        """Whether there are instructions for it."""
+        """True if there are instructions for it."""
         value = settled(value)
         value = value.whole or value
         return value.source is not None or is_result(value) or _builder_of(value) is not None
 
     def makes(self, value: Value) -> bool:
-        """Whether a new object is made for it, which takes calls."""
+        """True if a new object is made for it, which takes calls."""
         value = settled(value)
         value = value.whole or value
         known = self.is_kept(value) or value.source is not None or is_result(value)
         return not known and not isinstance(value, (ConstantValue, TokenValue))
 
     def _build(self, value: Value) -> None:
+        """Builds the object; one that cannot be made, or is a part of itself, leaves the frame to CPython."""
         builder = _builder_of(value)
         if builder is None:
             raise SkipFrame(Reason(Kind.REBUILD, f"{value.describe()} lives across a break, which cannot be rebuilt"))
@@ -178,14 +180,14 @@ class Writer:
         self.emit.call(self.load_all(values))
 
     def call_uninterrupted(self, function: Callable[..., object], *values: Value) -> None:
-        """As ``call_const``, and no other thread runs before the next instruction."""
+        """Writes a call as ``call_const`` does, after which no other thread runs before the next instruction."""
         self.emit.load_uninterrupted(function)
         self.emit.call_uninterrupted(self.load_all(values))
 
     # -- sources -------------------------------------------------------------------------------------------------
 
     def share(self, sources: Iterable[Source]) -> None:
-        """Announce what will be read, so that common beginnings of paths are read once."""
+        """Announces what will be read, so that common beginnings of paths are read once."""
         # A step that several sources share is counted once for each step that goes on from it, not for each source.
         seen: set[Source] = set()
         for source in sources:
@@ -196,22 +198,23 @@ class Writer:
                         self._uses[step.base] += 1
 
     def forget_paths(self) -> None:
-        """Paths may lead elsewhere from here on."""
+        """Forgets what was read: paths may lead elsewhere from here on."""
         self._paths.clear()
         self._uses.clear()
 
     def watch(self, told: Callable[[Source], None] | None) -> None:
-        """Whom to tell of what is read, which is on top then."""
+        """Has `told` told of each source that is read; the object is on top then."""
         self._told = told
 
     def load_anew(self, source: Source) -> None:
-        """From its path, whatever was read there before."""
+        """Reads a source from its path, whatever was read there before."""
         paths, self._paths = self._paths, {}
         uses, self._uses = self._uses, collections.Counter()
         self.load_source(source)
         self._paths, self._uses = paths, uses
 
     def load_source(self, source: Source) -> None:
+        """Pushes what is on the path, read once where several paths share it."""
         name = self._paths.get(source)
         if name is not None:
             self.emit.load_fast(name)
@@ -226,6 +229,7 @@ class Writer:
             self.emit.store_fast(name)
 
     def _read(self, source: Source) -> None:
+        """Pushes what one step of a path leads to, by the same access as the guards'."""
         emit = self.emit
         match source:
             case ArgSource():
@@ -281,12 +285,15 @@ class Writer:
     # -- effects -------------------------------------------------------------------------------------------------
 
     def replay(self, value: Value) -> None:
-        """Make the changes of an object real."""
+        """Makes the changes of an object real."""
         _REPLAYS[type(value)](self, value)
 
 
 def _builder_of(value: Value) -> Builder | None:
-    """Nothing of ours has the traceback of an exception that was raised and caught, nor a frame that was started."""
+    """The builder for a value; None where nothing of ours could make the object.
+
+    Nothing has the traceback of an exception that was raised and caught, nor a frame that was started.
+    """
     if isinstance(value, ExceptionValue) and value.caught:
         return None
     if isinstance(value, SuspendableValue) and (value.started or value.finished):
@@ -299,5 +306,5 @@ def _is_attribute(source: KeySource) -> bool:
 
 
 def is_result(value: Value) -> bool:
-    """Whether the graph computes it."""
+    """True if the graph computes it."""
     return isinstance(value, (TensorValue, SymbolicNumber)) and value.source is None

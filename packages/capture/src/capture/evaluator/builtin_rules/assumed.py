@@ -13,12 +13,12 @@ from capture.values.user_object import UserObject
 
 
 def is_assumed(function: Any) -> bool:
-    """Whether the function was marked, by us or by ``torch.compiler.assume_constant_result``."""
+    """True if the function was marked, by us or by ``torch.compiler.assume_constant_result``."""
     return id(function) in state.PROCESS.assumed or bool(vars(function).get("_dynamo_marked_constant", False))
 
 
 def assumed_result(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """What ``function`` returns now, as a constant of the graph."""
+    """The result that ``function`` returns now, as a constant of the graph."""
     try:
         operands = [_real(ctx, arg) for arg in args]
         options = {name: _real(ctx, value) for name, value in kwargs.items()}
@@ -32,6 +32,7 @@ def assumed_result(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Ma
 
 
 def _real(ctx: Tracer, value: Value) -> object:
+    """The object itself; one that was written to here is not what the program would pass."""
     value = realize(ctx, value)
     if isinstance(value, UserObject) and value.obj is not None and not value.overlay:
         return value.obj

@@ -2,7 +2,7 @@
 
 ``backward()`` is ``autograd.grad`` over the leaves behind the loss, one node of the graph, followed by what autograd
 does with a leaf's gradient: set it, or add to it in place.  Which leaves those are is asked of autograd's own history
-of the loss on tensors without data; where that leaves the graph, CPython goes backward.
+of the loss on fake tensors; where that leaves the graph, CPython goes backward.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def gradients(ctx: World, outputs: Value, inputs: Value, *rest: Value, **options
 
 
 def _insist_on_no_reentrant_checkpoint(ctx: World, outputs: Sequence[TensorValue]) -> None:
-    """Of some inputs' gradients such a checkpoint knows nothing: torch says so where CPython calls it."""
+    """Breaks the graph at a reentrant checkpoint that gradients of chosen inputs would pass.
+
+    Of some inputs' gradients such a checkpoint knows nothing: torch says so where CPython calls it.
+    """
     if ctx.graph.reentrant:
         for step in History([output.fake for output in outputs]).steps:
             if step in ctx.graph.reentrant:
@@ -48,6 +51,7 @@ def _insist_on_no_reentrant_checkpoint(ctx: World, outputs: Sequence[TensorValue
 
 
 def _gradients(ctx: World, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:
+    """Records ``autograd.grad``, where the whole history that it goes through is the graph's own."""
     # Gradients may be asked for of inputs of the graph that have a history outside (``inner``): the search stops there.
     wanted = _tensors(ctx, inputs)
     for value in wanted:
@@ -79,6 +83,7 @@ def backward(
     create_graph: Value = FALSE,
     inputs: Value = NONE,
 ) -> Value:
+    """``loss.backward()``, by the rule for several losses."""
     return backward_of_several(ctx, loss, gradient, retain_graph, create_graph, inputs=inputs)
 
 
@@ -92,9 +97,11 @@ def backward_of_several(
     grad_variables: Value = NONE,
     inputs: Value = NONE,
 ) -> Value:
+    """Gradients of all leaves behind the losses, in one node, and then what autograd does with each."""
     losses = _tensors(ctx, tensors)
     if not losses or not is_none(grad_variables):
         ctx.stop(Kind.AUTOGRAD, "`backward()` is called without tensors, or with `grad_variables`")
+    # Without ``inputs`` gradients go to all leaves, which a reentrant checkpoint can do.
     if not is_none(inputs):
         _insist_on_no_reentrant_checkpoint(ctx, losses)
     # Each once, in the order in which they were met.
@@ -115,6 +122,7 @@ def backward_of_several(
 
 
 def _tensors(ctx: World, value: Value) -> list[TensorValue]:
+    """The tensors in an argument, of which torch knows the histories."""
     if isinstance(value, TensorValue):
         _insist_on_known_histories(ctx, [value])
         return [value]
@@ -127,6 +135,7 @@ def _tensors(ctx: World, value: Value) -> list[TensorValue]:
 
 
 def _insist_on_known_histories(ctx: World, tensors: Iterable[TensorValue]) -> None:
+    """Breaks the graph where autograd would look at each operator, or knows nothing of a tensor."""
     ctx.state_read["torch.is_anomaly_enabled"] = torch.is_anomaly_enabled
     if torch.is_anomaly_enabled():
         ctx.stop(Kind.AUTOGRAD, "gradients are taken under anomaly detection, which looks at those of each operator")
@@ -141,6 +150,7 @@ def _insist_on_known_histories(ctx: World, tensors: Iterable[TensorValue]) -> No
 
 
 def _leaves(ctx: World, losses: Sequence[TensorValue]) -> list[TensorValue]:
+    """The leaves that the history of the losses leads to; each has to be a tensor of this graph."""
     history = History([loss.fake for loss in losses])
     if any(id(leaf) in history.origins for leaf in ctx.leaves):
         ctx.keep_leaves_outside()
@@ -166,6 +176,7 @@ def _is_leaf(ctx: Tracer, value: TensorValue) -> bool:
 
 
 def _rely_on_a_plain_leaf(ctx: Tracer, leaf: TensorValue) -> None:
+    """Relies on a leaf from outside being a leaf in later calls, and on nobody watching its gradient."""
     if leaf.source is None or not (leaf.fake.is_leaf and leaf.obj.is_leaf):
         ctx.stop(Kind.AUTOGRAD, f"`backward()` reaches {leaf.describe()}, which is no leaf or was made in the graph")
     assert leaf.source is not None
@@ -174,6 +185,7 @@ def _rely_on_a_plain_leaf(ctx: Tracer, leaf: TensorValue) -> None:
 
 
 def _rely_on_no_hooks(ctx: Tracer, value: TensorValue) -> None:
+    """Relies on nothing being called when a gradient arrives."""
     if value.source is None:
         return
     if any(getattr(value.obj, name, None) for name in _HOOKS) or (value.obj.retains_grad and not value.obj.is_leaf):
@@ -192,6 +204,7 @@ def _rely_on_no_hooks(ctx: Tracer, value: TensorValue) -> None:
 def _accumulate(
     ctx: World, leaves: Sequence[TensorValue], found: Sequence[Value], taken: set[Any], *, create_graph: bool
 ) -> None:
+    """Does what autograd does with a leaf's gradient: sets it, or adds to the one that is there."""
     grads = {leaf: grad for leaf, grad in zip(leaves, found, strict=True) if isinstance(grad, TensorValue)}
     # All are read before the first is written.
     held = {leaf: leaf.gradient(ctx) for leaf in grads}
@@ -211,7 +224,7 @@ def _accumulate(
 
 @contextlib.contextmanager
 def _grad_mode(ctx: World, enabled: bool, operands: Iterable[Value]) -> Iterator[None]:
-    """Autograd adds gradients up with a history only where a graph of them is wanted."""
+    """A context in which gradients are added up with a history only where a graph of them is wanted."""
     before = torch.is_grad_enabled()
     matters = any(isinstance(value, TensorValue) and value.fake.requires_grad for value in operands)
     if before is enabled or not matters:
@@ -225,8 +238,10 @@ def _grad_mode(ctx: World, enabled: bool, operands: Iterable[Value]) -> Iterator
 
 
 def _own(ctx: World, leaf: TensorValue, grad: TensorValue, taken: set[object], *, create_graph: bool) -> Value:
-    """A gradient that belongs to its leaf alone, laid out as autograd lays it, and that is no view; ``taken`` is memory
-    that others have."""
+    """A gradient that belongs to its leaf alone, laid out as autograd lays it, and that is no view.
+
+    ``taken`` is memory that others have.
+    """
     with torch.no_grad():
         # Autograd lays a gradient out as the leaf where the leaf is dense, and contiguously elsewhere.
         dense = torch.empty_like(leaf.fake)
@@ -248,8 +263,11 @@ def _own(ctx: World, leaf: TensorValue, grad: TensorValue, taken: set[object], *
 
 @rule(SET_DATA, kinds=(TensorValue, None))
 def exchange_data(ctx: World, tensor: TensorValue, data: Value) -> Value:
-    """Backward would find the old data where a view of the tensor was saved, and the new where it was itself: compiled
-    code keeps neither as autograd does."""
+    """Leaves ``x.data = y`` to CPython, by a break or with the whole frame.
+
+    Backward would find the old data where a view of the tensor was saved, and the new where it was itself: compiled
+    code keeps neither as autograd does.
+    """
     memory = memory_of(tensor.fake)
     results = [value.fake for value in ctx.tensors.values()]
     if keep(results, lambda saved: saved.layout is torch.strided and memory_of(saved) == memory):

@@ -22,8 +22,10 @@ _OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop
 
 @rule(torch.utils.checkpoint.checkpoint)
 def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Value:
+    """Evaluates the function of a checkpoint as a region of the graph; forms of it that do more are CPython's."""
     args = tuple(realize(ctx, arg) for arg in args)
     own = {name: kwargs.pop(name) for name in _OWN if name in kwargs}
+    # Nothing is kept for backward, so that there is nothing to run again.
     if not torch.is_grad_enabled():
         return ctx.call(function, args, kwargs)
     reentrant = own.get("use_reentrant", NONE)
@@ -33,6 +35,7 @@ def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Va
         ctx.stop(Kind.CHECKPOINT, "a reentrant `checkpoint` of tensors without gradients gives its parameters none")
     if torch.is_inference_mode_enabled():
         ctx.stop(Kind.CHECKPOINT, "`checkpoint` is called in inference mode, where gradients are wanted")
+    # A reentrant checkpoint is called as one that does not reenter: that one takes parameters from the closure.
     options = {"preserve_rng_state": own.get("preserve_rng_state", TRUE).truth(ctx), "use_reentrant": False}
     with ctx.region(args, options):
         result = ctx.call(function, args, kwargs)
@@ -43,7 +46,10 @@ def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Va
 
 
 def _read_again(ctx: World, function: Value) -> None:
-    """Backward calls the function once more, which then finds in its closure what is there by that time."""
+    """Breaks the graph before a variable of the function's closure is bound anew.
+
+    Backward calls the function once more, which then finds in its closure what is there by that time.
+    """
     instruction, step = ctx.graph.mode.journal.place
     for cell in _cells(function, set()):
         explanation = "a variable of the function in a `checkpoint` is bound anew before backward calls it again"
@@ -63,7 +69,10 @@ def _cells(function: Value, met: set[int]) -> Iterator[CellValue]:
 
 
 def _note_reentrant(ctx: World, results: Sequence[TensorValue]) -> None:
-    """Results of a reentrant one: of a function with a backward of its own, whose results all have gradients."""
+    """Notes the results of a reentrant checkpoint, and breaks the graph where it would treat them otherwise.
+
+    To torch it is a function with a backward of its own, whose results all have gradients.
+    """
     origins = [History([value.fake]).beginnings() for value in results if value.fake.grad_fn is not None]
     if any(each != origins[0] for each in origins):
         explanation = "a reentrant `checkpoint` gives zeros, not nothing, to what only an unused result hangs on"

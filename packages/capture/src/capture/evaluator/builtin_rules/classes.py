@@ -16,6 +16,7 @@ from capture.values.mapping import DictValue
 
 @rule(builtins.__build_class__, kinds=(FunctionValue, ConstantValue))
 def build_class(ctx: World, body: FunctionValue, name: ConstantValue, *bases: Value, **keywords: Value) -> MadeClass:
+    """Evaluates a class statement: the body fills a namespace, of which a dummy class is made."""
     if keywords:
         hint = "define it outside of the function"
         ctx.stop(Kind.CLASS, f"the class `{name.value}` is defined with arguments for whoever makes it", hint)
@@ -24,12 +25,16 @@ def build_class(ctx: World, body: FunctionValue, name: ConstantValue, *bases: Va
 
 
 def _member(kind: object) -> None:
+    """The rule for ``property``, ``staticmethod`` or ``classmethod``."""
+
     @rule(kind)
     def make(ctx: Tracer, *functions: Value) -> Value:
         return MemberValue(kind, functions)
 
 
 def _change(which: str) -> None:
+    """The rule for ``property.setter`` or its kin."""
+
     @rule(getattr(property, which), kinds=(MemberValue, None))
     def change(ctx: Tracer, member: MemberValue, function: Value) -> Value:
         return changed_property(ctx, member, which, function)

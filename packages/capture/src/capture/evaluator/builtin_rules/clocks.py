@@ -11,6 +11,8 @@ from capture.values.clock import ClockReading
 
 
 def _read(clock: object) -> None:
+    """The rule for one clock: a reading is put off, and where it belongs is known by the operations before it."""
+
     @rule(clock)
     def read(ctx: World) -> Value:
         reading = ClockReading(clock, ctx.graph.operations)  # type: ignore[arg-type]

@@ -43,6 +43,7 @@ def append(ctx: Tracer, items: ListValue, item: Value) -> Value:
 
 
 def _respect_maxlen(items: ListValue) -> None:
+    """Drops what is too many for a bounded deque, at the end where it was not added."""
     if items.maxlen is not None and len(items.items) > items.maxlen:
         # A bounded deque drops at the other end.
         del items.items[: len(items.items) - items.maxlen]
@@ -50,6 +51,7 @@ def _respect_maxlen(items: ListValue) -> None:
 
 @rule(list.extend, collections.deque.extend, kinds=(ListValue, None))
 def extend(ctx: World, items: ListValue, more: Value) -> Value:
+    # Noted before anything is read: reading may run code of the program, which may change it as well.
     ctx.changed(items)
     if isinstance(contents_of(realize(ctx, more)), SequenceValue):  # read to its end first: it may be this very one
         items.grow(iterate(ctx, more).rest(ctx))
@@ -84,6 +86,7 @@ def pop_left(ctx: Tracer, items: ListValue) -> Value:
 def insert(ctx: Tracer, items: ListValue, index: Value, item: Value) -> Value:
     position = index_of(ctx, index)
     ctx.changed(items)
+    # Python cuts a position that is too large or too small, and so does this list.
     items.items.insert(position, item)
     return NONE
 
@@ -100,7 +103,7 @@ def pop(ctx: Tracer, items: ListValue, index: Value | None = None) -> Value:
 
 
 def _taken(ctx: Tracer, items: ListValue, position: int) -> Value:
-    """An item that leaves; of a container that others may look into as well, that is noted."""
+    """An item that leaves, which is noted of a container that others may look into as well."""
     ctx.changed(items)
     items.moves += 1
     item = realize(ctx, items.items.pop(position))
@@ -187,7 +190,7 @@ def items_of(ctx: Tracer, iterable: Value) -> list[Value]:
 
 
 def ask_for_length(ctx: Tracer, iterable: Value) -> None:
-    """Whoever makes room for items asks first how many there are; an object's own answer may be noticed."""
+    """Asks an iterable for its length, as whoever makes room for its items does; its own answer may be noticed."""
     iterable = realize(ctx, iterable)
     if not isinstance(iterable, UserObject):
         return
@@ -236,6 +239,7 @@ def set_default(ctx: Tracer, mapping: DictValue, key: Value, default: Value = NO
 
 @rule(dict.pop, collections.OrderedDict.pop, kinds=(DictValue, None))
 def pop_key(ctx: Tracer, mapping: DictValue, key: Value, default: Value | None = None) -> Value:
+    # The default is given, not stored: nothing changes where the key is missing.
     found = mapping.remove(ctx, key)
     if found is not None:
         return found
@@ -254,6 +258,7 @@ def pop_item(ctx: Tracer, mapping: DictValue, last: Value | None = None) -> Valu
     # ``popitem(last=False)`` takes the oldest.
     first = last is not None and not last.truth(ctx)
     key, value = mapping.entries[next(iter(mapping.entries)) if first else next(reversed(mapping.entries))]
+    # By ``remove``, which notes that an item was taken: others may take from the dict as well.
     mapping.remove(ctx, key)
     return TupleValue([key, value])
 
@@ -276,7 +281,7 @@ def _put(ctx: Tracer, mapping: DictValue, key: Value, value: Value) -> None:
 
 
 def pairs_of(ctx: Tracer, value: Value) -> Iterable[tuple[Value, Value]]:
-    """The entries of a mapping or of an iterable of pairs; whoever takes them has them before an exception comes."""
+    """The entries of a mapping or of an iterable of pairs, one by one: an exception comes after those before it."""
     value = realize(ctx, value)
     if isinstance(value, DictValue):
         return list(value.entries.values())
@@ -290,13 +295,14 @@ def pairs_of(ctx: Tracer, value: Value) -> Iterable[tuple[Value, Value]]:
 
 
 def _looked_up(ctx: Tracer, mapping: UserObject) -> Iterator[tuple[Value, Value]]:
-    """By ``keys`` and ``[]`` of the program's class, one after another, as Python asks for them."""
+    """The entries by ``keys`` and ``[]`` of the program's class, one after another, as Python asks for them."""
     keys = iterate(ctx, ctx.call(mapping.attribute(ctx, "keys"), []))
     while (key := keys.step(ctx)) is not None:
         yield key, ctx.call_builtin(operator.getitem, [mapping, key], {})
 
 
 def _pairs(ctx: Tracer, items: IteratorValue) -> Iterator[tuple[Value, Value]]:
+    """The entries of an iterable of pairs, with Python's refusals of what is no pair."""
     position = 0
     while (item := items.step(ctx)) is not None:
         if not is_iterable(item):
@@ -324,6 +330,7 @@ def copy_dict(ctx: Tracer, mapping: DictValue) -> Value:
     leave_subclass(ctx, mapping)
     made = DictValue(cls=mapping.cls)
     made.entries = dict(mapping.entries)
+    # A copy of a ``defaultdict`` goes on making what is missing.
     made.default_factory = mapping.default_factory
     return made
 

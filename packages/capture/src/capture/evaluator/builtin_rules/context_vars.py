@@ -13,6 +13,7 @@ from capture.values.context_var import ContextVarValue, TokenValue
 
 @rule(contextvars.ContextVar.get, kinds=(ContextVarValue,))
 def get(ctx: Tracer, var: ContextVarValue, default: Value | None = None) -> Value:
+    """``ContextVar.get``; the variable's own default lies in C and does not change."""
     found = var.current(ctx)
     if found is not None:
         return found
@@ -32,6 +33,7 @@ def assign(ctx: Tracer, var: ContextVarValue, value: Value) -> Value:
 
 @rule(contextvars.ContextVar.reset, kinds=(ContextVarValue, TokenValue))
 def reset(ctx: Tracer, var: ContextVarValue, token: TokenValue) -> Value:
+    # Only the newest may be taken back here: CPython marks tokens as used, which values do not show.
     if token.owner is not var or not var.pending or var.pending[-1] is not token:
         ctx.stop(Kind.CONTEXT_VARIABLE, "a context variable is reset with a token that is not its newest")
     var.pending.pop()

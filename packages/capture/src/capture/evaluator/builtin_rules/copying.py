@@ -32,12 +32,15 @@ def shallow_copy(ctx: Tracer, value: Value) -> Value:
 
 @rule(copy.deepcopy, kinds=((DictValue, ListValue, SetValue, TupleValue, UserObject, ConstantValue),))
 def deep_copy(ctx: Tracer, value: Value, memo: Value | None = None) -> Value:
+    """``copy.deepcopy``: objects that are one stay one, by a memo of ours."""
+    # It would be filled with objects, and the program may read it.
     if memo is not None:
         ctx.stop(Kind.COPY, "`copy.deepcopy` is called with a memo")
     known: _Memo = {}
 
     def item(part: Value) -> Value:
         part = realize(ctx, part)
+        # Immutable, or copied as themselves: ``deepcopy`` gives the very object.
         if isinstance(part, _SHARED) and not _holds_objects(part):
             return part
         if id(part) not in known:
@@ -48,11 +51,13 @@ def deep_copy(ctx: Tracer, value: Value, memo: Value | None = None) -> Value:
 
 
 def _copied(ctx: Tracer, value: Value, hook: str, extra: list[Value], item: Any, known: _Memo | None = None) -> Value:
+    """The copy of one value, whose parts are copied by `item`."""
     if isinstance(value, (UserObject, ContainerObject)):
         method = value.special(ctx, hook)
         return ctx.call(method, extra) if method is not None else _copied_object(ctx, value, item, known)
     if isinstance(value, TupleValue):
         items = [item(part) for part in value.items]
+        # As ``copy`` does: a tuple of the same items is the tuple itself.
         same = value.cls is tuple and all(map(_is, items, value.items))
         return value if same else TupleValue(items, cls=value.cls)
     if isinstance(value, BoundMethod):
@@ -74,18 +79,20 @@ def _copied(ctx: Tracer, value: Value, hook: str, extra: list[Value], item: Any,
 
 
 def _holds_objects(value: Value) -> bool:
-    """Whether it is a frozenset that a deep copy may take apart."""
+    """True for a frozenset that a deep copy may take apart."""
     if not isinstance(value, ConstantValue) or type(value.value) is not frozenset:
         return False
     return not all(isinstance(item, _PLAIN) for item in value.value)
 
 
 def _is(left: Value, right: Value) -> bool:
+    """True for the very same object."""
     left, right = settled(left), settled(right)
     return left is right or left.identity() is right.identity()
 
 
 def _fill(made: Value, value: Value, item: Any) -> None:
+    """Gives a new container copies of the items of the old one."""
     if isinstance(made, ListValue) and isinstance(value, ListValue):
         made.maxlen = value.maxlen
         made.items = [item(part) for part in value.items]
@@ -98,9 +105,12 @@ def _fill(made: Value, value: Value, item: Any) -> None:
 
 
 def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | None) -> Value:
+    """A copy of an object as Python makes it where its class says nothing: a new one with the same attributes."""
+    # Made by class statements alone, without slots: then attributes are all that it has.
     plain = type(value) is UserObject and value.cls.__flags__ & (1 << 9) and held_by(value.cls, "__slots__") is None
     plain = plain and all(base is object or base.__flags__ & (1 << 9) for base in value.cls.__mro__)
     own = any(_is_own(value.cls, name) for name in _HOOKS) or is_asked_for_what_is_missing(type(value.cls))
+    # Copying it may run code, of the class or of C, that no value tells of.
     if isinstance(value, ModuleValue) or not plain or own:
         return ctx.stop(Kind.COPY, f"{value.describe()} is copied")
     made = UserObject(value.cls)
@@ -109,6 +119,7 @@ def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | Non
         known[id(value)] = made
     attributes = value.attribute(ctx, "__dict__")
     assert isinstance(attributes, DictValue)
+    # No ``__init__`` runs: copying goes around it.
     made.overlay = {name: item(held) for name, (_, held) in attributes.entries.items()}
     return made
 

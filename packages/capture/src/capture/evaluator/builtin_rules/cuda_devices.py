@@ -1,5 +1,7 @@
-"""GPUs: ``with torch.cuda.device(x.device):`` around the start of a kernel is nothing where that device is the current
-one, and what a device is like holds as long as the process lives."""
+"""GPUs: the current one is relied on, and what a device is like holds as long as the process lives.
+
+``with torch.cuda.device(x.device):`` around the start of a kernel is nothing where that device is the current one.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def current_device(ctx: Tracer) -> Value:
 
 
 class Properties(ConstantValue):
-    """Read from C, by a descriptor that only C knows."""
+    """The properties of a device, read from C by a descriptor that only C knows."""
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         return ctx.literal(getattr(self.value, name))

@@ -49,6 +49,7 @@ def apply_function(ctx: World, cls: ClassValue, *args: Value) -> Value:
 
 
 def _rehearse(ctx: Tracer, cls: ClassValue, args: tuple[Value, ...]) -> tuple[Value, Value]:
+    """Evaluates forward, by either of torch's protocols; returns its context and what it gave."""
     needs = [boolean(isinstance(arg, TensorValue) and arg.fake.requires_grad) for arg in args]
     context = ctx.call(ctx.literal(FunctionContext), [TupleValue(needs)])
     forward = cls.attribute(ctx, "forward")
@@ -61,7 +62,7 @@ def _rehearse(ctx: Tracer, cls: ClassValue, args: tuple[Value, ...]) -> tuple[Va
 
 
 def _rehearse_backward(ctx: Tracer, cls: ClassValue, context: Value, output: Value) -> None:
-    """Once with all gradients, and where it is told which are missing with each of them alone."""
+    """Evaluates backward with all gradients, and with each alone where it is told which are missing."""
     function: Any = cls.cls
     name = "backward" if function.vjp is _BASE.vjp else "vjp"
     if getattr(function, name) is getattr(_BASE, name):
@@ -80,6 +81,8 @@ def _gradient_like(ctx: Tracer, output: Value) -> Value:
 
 @functools.cache
 def _calling(cls: Any) -> Callable[..., object]:
+    """The function that a graph calls: FX wants a name, and a class method has that of the base."""
+
     def apply(*args: object) -> object:
         return apply_traced(cls, args)
 

@@ -17,7 +17,7 @@ _ASSIGNED: Sequence[str] = functools.WRAPPER_ASSIGNMENTS
 
 @rule(functools.update_wrapper, kinds=(FunctionValue,))
 def update_wrapper(ctx: Tracer, wrapper: FunctionValue, wrapped: Value, **options: Value) -> Value:
-    """Names, documentation, and whatever hangs on the function that is wrapped."""
+    """Gives a function that was made here the names, documentation and attributes of the one that it wraps."""
     names = {name: tuple(constant_of(ctx, value)) for name, value in options.items()}
     standard = {"assigned": _ASSIGNED, "updated": functools.WRAPPER_UPDATES}
     if wrapper.real is not None or not names.items() <= standard.items():
@@ -35,7 +35,7 @@ def update_wrapper(ctx: Tracer, wrapper: FunctionValue, wrapped: Value, **option
 
 
 def _annotations(ctx: Tracer, function: FunctionValue) -> Value:
-    """Of a function that was made here; one dict from now on, which both functions show."""
+    """The annotations of a function that was made here: one dict from now on, which both functions show."""
     known = function.attributes.get("__annotations__")
     if known is None:
         known = function.attributes["__annotations__"] = ctx.call_builtin(dict, [], {})
@@ -45,6 +45,7 @@ def _annotations(ctx: Tracer, function: FunctionValue) -> Value:
 
 
 def _copy(ctx: Tracer, wrapper: FunctionValue, wrapped: Value, name: str) -> None:
+    """Copies an attribute, if the wrapped function has it."""
     read = PartialValue(BuiltinValue(getattr, receiver=wrapped), [ConstantValue(name)], {})
     found = ctx.attempt(read, AttributeError)
     if found is not None:

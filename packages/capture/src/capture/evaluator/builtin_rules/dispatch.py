@@ -21,8 +21,10 @@ from capture.values.container_object import STORAGE, contents_of
 
 
 def call_builtin(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """The result of a call, by the rule, the value or the family that answers for it."""
     args = [realize(ctx, arg) for arg in args]
     kwargs = {name: realize(ctx, value) for name, value in kwargs.items()}
+    # Methods of the builtin containers work on contents: an object of a subclass is more than those.
     owner = None if not args or isinstance(function, type) else getattr(function, "__objclass__", None)
     if owner not in STORAGE:
         return _call(ctx, function, args, kwargs)
@@ -33,6 +35,8 @@ def call_builtin(ctx: World, function: Any, args: Sequence[Value], kwargs: Mappi
 
 
 def _call(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Asks the rules of the function, then its value, then the families."""
+    # Rules before constants: the answer for some constants hangs on more than their values.
     for kinds, handler in _rules_of(function):
         if _fits(kinds, args):
             return _apply(ctx, function, handler, args, kwargs)
@@ -65,6 +69,7 @@ _CHANGES_A_DICT = frozenset(
 
 
 def _apply(ctx: World, function: object, rule: Rule, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Runs a rule; a call that its parameters do not fit is left to CPython, whose error is right."""
     try:
         return rule(ctx, *args, **kwargs)
     except TypeError as error:
@@ -82,11 +87,12 @@ def _rules_of(function: object) -> list[tuple[Kinds, Rule]]:
 
 
 def has_rule_for(ctx: World, function: FunctionType, args: Sequence[Value]) -> bool:
-    """Whether a Python function on these operands means what a rule says, and not what its code does."""
+    """True if a Python function on these operands means what a rule says, and not what its code does."""
     return any(_fits(kinds, [realize(ctx, arg) for arg in args]) for kinds, _ in RULES.get(function, ()))
 
 
 def _fits(kinds: Kinds, args: Sequence[Value]) -> bool:
+    """True if the first operands are of the kinds that a rule is for."""
     if len(args) < len(kinds):
         return False
     return all(kind is None or isinstance(arg, kind) for kind, arg in zip(kinds, args, strict=False))

@@ -30,6 +30,7 @@ _MAKERS = {
 
 
 def dynamic_float(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """The family of torch's functions that are given a dynamic float; declines where there is none."""
     if not any(map(_is_float, (*args, *kwargs.values()))):
         return None
     try:
@@ -44,6 +45,8 @@ def _is_float(value: Value) -> bool:
 
 
 def _where_given(*functions: object) -> Callable[[Rule], Rule]:
+    """Registers the rule for functions that are given a dynamic float."""
+
     def register(rule: Rule) -> Rule:
         _RULES.update(dict.fromkeys(functions, rule))
         return rule
@@ -69,7 +72,10 @@ def _like(ctx: World, tensor: TensorValue, number: Value) -> Value:
     *(torch.clamp_min, torch.Tensor.clamp_min, torch.clamp_max, torch.Tensor.clamp_max),
 )
 def _with_tensors(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """Of a tensor of floats: a tensor of whole numbers and a float may make something else."""
+    """The function with a tensor in the place of each number, for a tensor of floats.
+
+    A tensor of whole numbers and a float may make something else.
+    """
     tensors = [arg for arg in args if isinstance(arg, TensorValue) and arg.fake.is_floating_point()]
     if not tensors:
         return None
@@ -80,7 +86,7 @@ def _with_tensors(ctx: World, function: object, args: Sequence[Value], kwargs: M
 
 @_where_given(torch.linspace, torch.logspace)
 def _between(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """Both take tensors for where they start and end."""
+    """Grids whose ends are tensors, which torch's functions take as well."""
     ends = [tensor_form(ctx, arg) if _is_float(arg) else arg for arg in args[:2]]
     if any(map(_is_float, (*args[2:], *kwargs.values()))):
         return None
@@ -89,6 +95,7 @@ def _between(ctx: World, function: object, args: Sequence[Value], kwargs: Mappin
 
 @_where_given(*_MAKERS)
 def _filled(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """A tensor without contents, and then filled: only `fill_` takes a tensor for the number."""
     position = 1 if function is not torch.Tensor.new_full else 2
     if len(args) != position + 1:
         return None
@@ -103,6 +110,7 @@ def _filled(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping
 
 @_where_given(torch.threshold, nnf.threshold, VariableFunctions.threshold)
 def _above(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """``threshold`` as a choice between two tensors."""
     if len(args) != 3 or not isinstance(tensor := args[0], TensorValue) or not tensor.fake.is_floating_point():
         return None
     limit, value = (_like(ctx, tensor, number) for number in args[1:])
@@ -111,6 +119,7 @@ def _above(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[
 
 @_where_given(nnf.leaky_relu, nn.leaky_relu)
 def _leaking(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """``leaky_relu`` as a choice, for dtypes that torch computes it in."""
     if kwargs or len(args) != 2 or not isinstance(tensor := args[0], TensorValue):
         return None
     if tensor.fake.dtype not in (torch.float32, torch.float64):  # which others are computed in

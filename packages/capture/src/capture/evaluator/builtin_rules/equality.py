@@ -23,6 +23,7 @@ from capture.values.user_object import UserObject
 
 
 def equality(ctx: Tracer, function: object, left: Value, right: Value) -> Value:
+    """``==`` or ``!=`` of containers."""
     return boolean(values_equal(ctx, left, right) == (function is operator.eq))
 
 
@@ -58,6 +59,7 @@ def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
 
 
 def _insist_on_known_equality(ctx: Tracer, *sides: Value) -> None:
+    """Breaks the graph where code of the program says what is equal."""
     for side in sides:
         if not isinstance(side, (ConstantValue, ClassValue, PythonModuleValue)):
             continue
@@ -78,7 +80,7 @@ _COMPARED_BY_KIND: tuple[type[Value], ...] = (
 
 
 def keys_like_a_set(ctx: Tracer, value: Value) -> dict[object, Value] | None:
-    """The items of a set, of a frozenset or of a view of keys, by what they hash as."""
+    """The items of a set, of a frozenset or of a view of keys, by their hashes; None for others."""
     if isinstance(value, SetValue):
         return value.entries
     if isinstance(value, DictView) and value.which == "keys":

@@ -27,7 +27,7 @@ from capture.values.user_object import lookup
 def make_exception(
     ctx: World, cls: type[BaseException], args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
-    """What calling a class of exceptions gives."""
+    """The object that calling a class of exceptions gives; None where CPython has to refuse the call."""
     target = ctx.literal(cls)
     assert isinstance(target, ClassValue)
     if issubclass(cls, _MADE_IN_THEIR_OWN_WAY) or (issubclass(cls, OSError) and len(args) > 1):
@@ -53,13 +53,14 @@ def make_exception(
 
 
 _MADE_IN_THEIR_OWN_WAY = (SyntaxError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError)
-"""They refuse arguments or take them apart.  Of several an ``OSError`` makes another class, or leaves one out."""
+"""Classes that refuse arguments or take them apart, as an ``OSError`` does with several."""
 
 _CLASSES = [cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)]
 
 
 @rule(*{cls.__new__ for cls in _CLASSES}, kinds=(ClassValue,))
 def new_exception(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+    """``BaseException.__new__``, and that of groups."""
     if not derives(cls.cls, BaseException):
         ctx.stop(Kind.EXCEPTION_VALUE, f"an exception of {cls.describe()} is made")
     # A group of plain errors is of another class than was asked for (``ExceptionGroup``).
@@ -109,6 +110,7 @@ def _exception_like(ctx: Tracer, value: ExceptionValue) -> BaseException:
 
 
 def _argument_like(ctx: Tracer, value: Value) -> object:
+    """An argument as an object that the text of its exception can be made with."""
     value = realize(ctx, value)
     if isinstance(value, ListValue) and value.cls is list:
         return [_argument_like(ctx, item) for item in value.items]
@@ -124,7 +126,7 @@ def _argument_like(ctx: Tracer, value: Value) -> object:
 
 
 def _only_keeps_its_arguments(cls: Any) -> bool:
-    """Whether ``__init__`` is that of ``BaseException``; those with members of their own set them."""
+    """True if ``__init__`` is that of ``BaseException``; those with members of their own set them."""
     # The last two are ``BaseException`` and ``object``.
     members = (member for base in cls.__mro__[:-2] for member in vars(base).values())
     return not any(isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) for member in members)
@@ -174,6 +176,7 @@ def subgroup(ctx: Tracer, group: ExceptionGroupValue, wanted: Value) -> Value:
 
 
 def _question(ctx: Tracer, wanted: Value) -> Callable[[ExceptionValue], bool]:
+    """The test that ``split`` and ``subgroup`` make of each exception: by class, or by a function."""
     # Up to 3.12 CPython asks only functions; a bound method is no such, and is refused.
     if isinstance(wanted, (FunctionValue, BoundMethod)) and (PY313 or isinstance(wanted, FunctionValue)):
         return lambda error: realize(ctx, ctx.call(wanted, [error])).truth(ctx)

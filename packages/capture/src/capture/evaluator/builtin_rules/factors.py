@@ -34,6 +34,7 @@ _CPU = torch.device("cpu")
 def numbers_of_the_run(
     ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
+    """The family of operations whose numbers only the run tells; declines where they take tensors for them."""
     name = str(getattr(function, "__name__", ""))
     operation = name.removeprefix("_foreach_").removesuffix("_")
     if name.startswith("_fused_"):
@@ -51,7 +52,7 @@ def numbers_of_the_run(
 
 
 def _fused(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """These take a tensor for the learning rate and for no other number."""
+    """A fused step of an optimizer, which takes a tensor for the learning rate and for no other number."""
     rate = kwargs.get("lr")
     if not isinstance(rate, ScalarValue):
         return None
@@ -91,7 +92,7 @@ def _with_a_factor(
 def _types_of_results(
     ctx: Tracer, name: str, operands: Sequence[Value], factors: Sequence[Value]
 ) -> Sequence[torch.dtype]:
-    """What eager's results are of, which no factor has a say in; nothing where a tensor is written to."""
+    """The dtypes of eager's results, in which no factor has a say; nothing where a tensor is written to."""
     columns = [_parts(ctx, operand) for operand in operands]
     rows = [[part.fake for part in row if isinstance(part, TensorValue)] for row in zip(*columns, strict=False)]
     whole = not all(fake.dtype.is_floating_point or fake.dtype.is_complex for row in rows for fake in row)
@@ -102,6 +103,7 @@ def _types_of_results(
 
 
 def _of_one_element(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same type and rank, with which the types of results are computed."""
     return torch.empty((1,) * tensor.dim(), dtype=tensor.dtype, device="meta")
 
 
@@ -122,7 +124,7 @@ def _with_tensors(ctx: World, function: object, args: Sequence[Value], *, exact:
 
 
 def _needs_help(target: Value, numbers: Sequence[Value], exact: bool, many: bool) -> bool:
-    """Whether torch would not take the numbers as they are."""
+    """True if torch would not take the numbers as they are."""
     if not isinstance(target, TensorValue):
         return False
     tensors = [number for number in numbers if isinstance(number, TensorValue) and number.fake.dim() == 0]
@@ -133,7 +135,7 @@ def _needs_help(target: Value, numbers: Sequence[Value], exact: bool, many: bool
 
 
 def _rounded_once(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value:
-    """In single precision, and back into the tensors of half precision."""
+    """Computes in single precision, and rounds once, back into the tensors of half precision."""
     name, many = function.__name__, isinstance(args[0], SequenceValue)
     if not name.endswith("_"):
         ctx.stop(Kind.TENSOR_VALUE, f"`{name}` of tensors in half precision is given a number of the run")
@@ -151,7 +153,7 @@ def _rounded_once(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value:
 
 @rule(operator.pow, kinds=(ScalarValue, TensorValue))
 def power(ctx: World, base: ScalarValue, exponent: TensorValue) -> Value:
-    """Of two numbers, of which the second is one of the graph's already."""
+    """A number to the power of another one that is a tensor of the graph already."""
     if exponent.fake.dim() or exponent.fake.dtype is not torch.float64:
         ctx.stop(Kind.TENSOR_VALUE, f"{base.describe()} is raised to {exponent.describe()}", "keep it a tensor")
     return ctx.record(operator.pow, [tensor_form(ctx, base), exponent], {})
@@ -170,7 +172,7 @@ def _is_dynamic(number: Value) -> bool:
 
 
 def _as_precise(ctx: Tracer, operand: Value, target: Value) -> Value:
-    """As it is added to the target, in single precision at least."""
+    """The operand in the precision in which it is added to the target, single precision at least."""
     if isinstance(operand, TensorValue) and isinstance(target, TensorValue):
         kind = torch.result_type(_of_one_element(target.fake), _of_one_element(operand.fake))
         if kind in (torch.float64, torch.complex128) and operand.fake.dtype is not kind:
@@ -185,8 +187,11 @@ def _in_single_precision(ctx: Tracer, operand: Value) -> Value:
 
 
 def _as_tensors(ctx: World, numbers: Sequence[Value], like: Sequence[Value], *, exact: bool) -> list[Value]:
-    """One tensor without dimensions for each of the tensors in ``like``.  Torch takes those of the CPU for a factor of
-    any tensor; where it wants ``exact`` ones they are where those are, and all numbers move at once."""
+    """One tensor without dimensions for each of the tensors in ``like``.
+
+    Torch takes those of the CPU for a factor of any tensor; where it wants ``exact`` ones they are where those are,
+    and all numbers move at once.
+    """
     forms = [_form(ctx, number) for number in numbers]
     tensor = like[0]
     assert isinstance(tensor, TensorValue)
@@ -198,6 +203,7 @@ def _as_tensors(ctx: World, numbers: Sequence[Value], like: Sequence[Value], *, 
 
 
 def _form(ctx: World, number: Value) -> TensorValue:
+    """A number as a tensor without dimensions."""
     form = tensor_form(ctx, number) if isinstance(number, ScalarValue) else number
     if not isinstance(form, TensorValue):
         form = ctx.record(torch.full, [ctx.literal(()), form], {"dtype": _DOUBLE})

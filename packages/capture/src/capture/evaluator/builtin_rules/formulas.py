@@ -35,19 +35,20 @@ _LIMIT = 2**63
 
 
 def is_of_floats(function: object, operands: Sequence[Value]) -> bool:
-    """Whether an operator has to do with floats, or may have: the quotient of ints is one, and some of their powers."""
+    """True if an operator has to do with floats, or may have: the quotient of ints is one, and some of their powers."""
     if any(operand.python_type() is float for operand in operands) or function is operator.truediv:
         return True
     return function is operator.pow and not _is_natural(operands[1])
 
 
 def whole(value: Value) -> Value:
-    """``True`` is 1 among numbers, of which sympy knows nothing."""
+    """The number, with 1 for ``True``, of which sympy knows nothing."""
     truth = isinstance(value, ConstantValue) and isinstance(value.value, bool)
     return ConstantValue(int(value.constant())) if truth else value
 
 
 def _is_natural(exponent: Value) -> bool:
+    """True for a constant exponent that is not negative: such a power of an int is an int."""
     return isinstance(exponent, ConstantValue) and exponent.value >= 0
 
 
@@ -62,6 +63,7 @@ def computed(ctx: World, function: Callable[..., object], operands: Sequence[Val
         folded = fold(ctx, function, known, {})
         assert folded is not None
         return folded
+    # Numbers that were passed in as floats are tensors in the graph; those of sizes alone are symbols.
     given = any(isinstance(operand, ScalarValue) for operand in operands)  # which is a tensor in the graph
     if not _may_be_symbolic(result) and not (given and isinstance(result, float)):
         return exactly(ctx, source, result)
@@ -70,6 +72,7 @@ def computed(ctx: World, function: Callable[..., object], operands: Sequence[Val
         _rely(ctx, _Condition(source, f"{source.expression()} is {_kind(kind)}", kind))
     if given and isinstance(result, float):
         return ScalarValue(float, source=source, now=result)
+    # A formula is an input once, however often the program computes it.
     node = ctx.graph.inputs.get(source)
     if node is None:
         ctx.need_symbols()
@@ -83,6 +86,7 @@ def parts_of(ctx: World, function: Callable[..., object], operands: Sequence[Val
 
 
 def _part(function: Callable[..., Any], place: int) -> Callable[..., object]:
+    """The function that gives one item of the tuple."""
     return named(f"{_name(function)}[{place}]", lambda *numbers: function(*numbers)[place])
 
 
@@ -93,14 +97,14 @@ def named(name: str, function: Callable[..., object]) -> Callable[..., object]:
 
 
 def is_known_before(ctx: World, operand: Value) -> bool:
-    """Whether a number is the program's own, was passed in, or follows from such."""
+    """True if a number is the program's own, was passed in, or follows from such."""
     if isinstance(operand, ConstantValue):
         return isinstance(operand.value, (int, float, type(None)))
     return isinstance(operand, (SymbolicNumber, ScalarValue)) and _source(ctx, operand) is not None
 
 
 def compared(ctx: World, function: Callable[..., object], operands: Sequence[Value]) -> Value:
-    """What Python says of these numbers, from now on relied on."""
+    """Python's answer to a comparison of these numbers, from now on relied on."""
     source = _formula(ctx, function, operands)
     answer = bool(_outcome(ctx, source, function, operands))
     exactly(ctx, source, answer)
@@ -108,6 +112,7 @@ def compared(ctx: World, function: Callable[..., object], operands: Sequence[Val
 
 
 def _outcome(ctx: Tracer, source: Source, function: Callable[..., object], operands: Sequence[Value]) -> Any:
+    """The result in this call; an error is raised in the program, and relied on."""
     try:
         return function(*map(_now, operands))
     except Exception as error:  # noqa: BLE001 - whatever it raises for these numbers
@@ -169,13 +174,14 @@ def _kind(cls: type) -> str:
 
 
 def _may_be_symbolic(number: float) -> bool:
-    """Whether a symbol can stand for the number.  Torch's know no sign of zero, and neither infinity nor NaN."""
+    """True if a symbol can stand for the number.  Torch's know no sign of zero, and neither infinity nor NaN."""
     if isinstance(number, int):
         return abs(number) < _LIMIT
     return number != 0 and math.isfinite(number)
 
 
 def _never_raises(ctx: Tracer, function: object, operands: Sequence[Value]) -> bool:
+    """True if the operator raises for no numbers, so that nothing of that kind has to be guarded."""
     if function in _NEVER_RAISE:
         return True
     if function is not operator.truediv:
@@ -187,16 +193,19 @@ def _never_raises(ctx: Tracer, function: object, operands: Sequence[Value]) -> b
 
 
 def _now(operand: Value) -> object:
+    """The number that an operand is in this call; not relied on."""
     if isinstance(operand, ScalarValue):
         return operand.now if operand.function is None else operand.function(*map(_now, operand.operands))
     return operand.example.node.hint if isinstance(operand, SymbolicNumber) else operand.constant()
 
 
 def _relied_on(operand: Value) -> Any:
+    """The number that an operand is in this call, which is relied on."""
     return operand.specialized() if isinstance(operand, SymbolicNumber) else operand.constant()
 
 
 def _formula(ctx: World, function: Callable[..., object], operands: Sequence[Value]) -> FormulaSource:
+    """The source of the result: the function over the sources of its operands."""
     sources = [_source(ctx, operand) for operand in operands]
     found = tuple(source for source in sources if source is not None)
     if len(found) < len(sources):
@@ -207,11 +216,12 @@ def _formula(ctx: World, function: Callable[..., object], operands: Sequence[Val
 
 
 def _name(function: Callable[..., object]) -> str:
-    """``math.pow`` is not ``pow``."""
+    """The function's name in formulas, by which they are told apart: ``math.pow`` is not ``pow``."""
     return f"math.{function.__name__}" if getattr(function, "__module__", "") == "math" else function.__qualname__
 
 
 def _source(ctx: World, operand: Value) -> Source | None:
+    """The source of an operand; None for a number that only the graph can tell."""
     if isinstance(operand, ScalarValue):
         if operand.source is not None or None in operand._given():
             return operand.source

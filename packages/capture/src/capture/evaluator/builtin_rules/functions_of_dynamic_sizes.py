@@ -22,12 +22,13 @@ from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 
 _NOTHING = {"requires_grad": False, "out": None}
-"""What these say is what an operator does that is not told."""
+"""Options with the values that they have where they are not given: an operator of ours need not be told them."""
 
 
 def operator_of_dynamic_sizes(
     ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
+    """The family of functions that make a tensor of a length: our operator's result where the length is a symbol."""
     operator = dynamic_sizes.operator_of(function)
     operands = [*args, *kwargs.values()]
     if operator is None or not any(_has_symbolic_ints(ctx, value) or _has_symbolic_sizes(value) for value in operands):
@@ -39,7 +40,7 @@ def operator_of_dynamic_sizes(
 
 
 def _of_its_class(function: Any, result: Value) -> Value:
-    """An operator gives a plain tuple where the function of torch's names what it gives."""
+    """The result as torch's function names it: an operator gives a plain tuple."""
     cls = getattr(torch.return_types, function.__name__, None)
     return TupleValue(result.items, cls=cls) if cls is not None and isinstance(result, TupleValue) else result
 
@@ -49,6 +50,7 @@ def _says_nothing(name: str, value: Value) -> bool:
 
 
 def as_a_program(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """The family of functions that are evaluated as programs where a size or a number varies."""
     try:
         program, of_numbers = dynamic_sizes.PROGRAMS.get(function), dynamic_sizes.PROGRAMS_OF_NUMBERS.get(function)
     except TypeError:  # it has no hash
@@ -65,7 +67,7 @@ def as_a_program(ctx: Tracer, function: object, args: Sequence[Value], kwargs: M
 
 
 def _has_symbolic_ints(ctx: Tracer, value: Value) -> bool:
-    """A dynamic number, or a sequence with one in it."""
+    """True for a dynamic number, or a sequence with one in it."""
     value = realize(ctx, value)
     if isinstance(value, SequenceValue):
         return any(_has_symbolic_ints(ctx, item) for item in value.items)

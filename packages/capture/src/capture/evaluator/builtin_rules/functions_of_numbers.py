@@ -26,7 +26,7 @@ _OF_NUMBERS = frozenset(
 ) | {round, pow, float.is_integer, float.as_integer_ratio, float.conjugate, int.as_integer_ratio, int.bit_count,
      int.bit_length, int.conjugate, getattr(int, "is_integer", int.bit_length)}  # fmt: skip
 _OF_FLOATS = frozenset({operator.floordiv, operator.mod, operator.pow})
-"""Operators that sums and products of numbers have no part in; those of whole numbers are the sizes' own."""
+"""Operators that Python computes for dynamic floats; for whole numbers alone they are arithmetic on sizes."""
 _COMPARISONS = frozenset({operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge})
 _QUESTIONS = frozenset({math.isclose, math.isfinite, math.isinf, math.isnan, float.is_integer})
 _PAIRS = frozenset({math.frexp, math.modf, float.as_integer_ratio, int.as_integer_ratio})
@@ -35,6 +35,7 @@ _PAIRS = frozenset({math.frexp, math.modf, float.as_integer_ratio, int.as_intege
 def functions_of_numbers(
     ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
+    """The family of Python's functions of dynamic numbers; declines where a number is none of the call's."""
     operands = [*args, *kwargs.values()]
     if not any(isinstance(operand, (SymbolicNumber, ScalarValue)) for operand in operands):
         return None
@@ -49,6 +50,7 @@ def functions_of_numbers(
 
 
 def _is_known(function: object, args: Sequence[Value]) -> bool:
+    """True if the function is one of these, or an operator that is Python's to compute for such operands."""
     try:
         known = function in _OF_NUMBERS
     except TypeError:  # it has no hash
@@ -61,7 +63,10 @@ def _is_known(function: object, args: Sequence[Value]) -> bool:
 
 
 def _leaves(operand: Value) -> Iterator[Value]:
-    """The numbers that were passed in.  An answer that hangs on one of them is found by whoever asks for it."""
+    """The numbers that were passed in and that an operand is computed from.
+
+    An answer that hangs on one of them is found by whoever asks for it.
+    """
     if isinstance(operand, ScalarValue) and operand.function is not None:
         for each in operand.operands:
             yield from _leaves(each)

@@ -36,6 +36,7 @@ def _result(ctx: Tracer, found: Value | None, ended: object) -> Value:
 
 @rule(GeneratorType.send, CoroutineType.send, kinds=(SuspendableValue, None))
 def send(ctx: Tracer, suspended: SuspendableValue, value: Value) -> Value:
+    """``send``: one that has not started takes nothing but None."""
     if not suspended.started and not suspended.finished and not is_none(value):
         ctx.throw(TypeError, f"can't send non-None value to a just-started {suspended.word}")
     return _result(ctx, suspended.send(ctx, value), suspended)
@@ -45,9 +46,11 @@ def send(ctx: Tracer, suspended: SuspendableValue, value: Value) -> Value:
 def throw(
     ctx: Tracer, suspended: SuspendableValue, raised: Value, value: Value = NONE, traceback: Value = NONE
 ) -> Value:
+    """``throw``: one that has not started, or has ended, raises it at once."""
     error = _to_throw(ctx, raised, value)
     if suspended.finished and isinstance(suspended, CoroutineValue):
         ctx.throw(RuntimeError, "cannot reuse already awaited coroutine")
+    # Nothing of it waits that could handle the exception.
     if not suspended.started or suspended.finished:
         suspended.finished = True
         raise UserRaised(error)
@@ -55,6 +58,8 @@ def throw(
 
 
 def _to_throw(ctx: Tracer, raised: Value, value: Value) -> ExceptionValue:
+    """The exception to throw, made where a class was given."""
+    # CPython gives the warning, at the program's line.
     if PY312 and not is_none(value):
         ctx.stop(Kind.GENERATOR, "an exception is thrown by its class and arguments, of which Python warns")
     error = value if isinstance(value, ExceptionValue) else raised
@@ -67,6 +72,7 @@ def _to_throw(ctx: Tracer, raised: Value, value: Value) -> ExceptionValue:
 
 @rule(GeneratorType.close, CoroutineType.close, kinds=(SuspendableValue,))
 def close(ctx: Any, suspended: SuspendableValue) -> Value:
+    """``close``, which gives the result from 3.13 on."""
     was_running = suspended.started and not suspended.finished
     suspension.close(ctx, suspended)
     return suspended.returned if PY313 and was_running else NONE
@@ -107,12 +113,15 @@ def get_aiter(ctx: Tracer, value: Value) -> Value:
 
 @rule(anext, kinds=((UserObject, AsyncGeneratorValue),))
 def get_anext(ctx: Tracer, iterator: Value, *default: Value) -> Value:
+    # CPython makes an awaitable of its own for it.
     if default:
         ctx.stop(Kind.COROUTINE, "`anext` is called with a default")
     return ctx.call(iterator.attribute(ctx, "__anext__"), [])
 
 
 def _step_methods(cls: Any) -> None:
+    """The rules for what ``asend`` and its kin give, whose types have no names in Python."""
+
     @rule(cls.send, kinds=(AsyncStep, None))
     def send_to_step(ctx: Tracer, waiting: AsyncStep, value: Value) -> Value:
         return _result(ctx, waiting.send(ctx, value), waiting)
@@ -130,6 +139,7 @@ def _step_methods(cls: Any) -> None:
         waiting.close(ctx)
         return NONE
 
+    # A step is its own iterator.
     rule(cls.__await__, cls.__iter__, kinds=(AsyncStep,))(itself)
 
 

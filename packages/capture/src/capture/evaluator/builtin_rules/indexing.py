@@ -35,6 +35,7 @@ def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Valu
 
 @rule(operator.getitem, kinds=(SequenceValue, None))
 def index_sequence(ctx: Tracer, items: SequenceValue, index: Value) -> Value:
+    # Python's words name the kind that the program's class is derived from.
     position = _position(ctx, items, index)
     if not -len(items.items) <= position < len(items.items):
         kind = next(cls for cls in (list, deque, tuple) if issubclass(items.python_type(), cls))
@@ -83,6 +84,7 @@ def delete_item(ctx: Tracer, items: ListValue, index: Value) -> Value:
 def index_of(ctx: Tracer, value: Value) -> int:
     """``operator.index``."""
     value = realize(ctx, value)
+    # Items are at numbers: a symbol becomes a constant of the version here.
     if isinstance(value, SymbolicNumber):
         return int(value.specialized())
     answer = ctx.call_builtin(operator.index, [value], {})
@@ -92,11 +94,12 @@ def index_of(ctx: Tracer, value: Value) -> int:
 
 
 def has_index(value: Value) -> bool:
-    """Whether it may be used as a position."""
+    """True if it may be used as a position."""
     return isinstance(value, SymbolicNumber) or held_by(value.python_type(), "__index__") is not None
 
 
 def _position(ctx: Tracer, items: SequenceValue, index: Value) -> int:
+    """The index as a number, with Python's words for what is none."""
     if not has_index(index):
         name, kind = type_name(index.python_type()), "list" if issubclass(items.python_type(), list) else "tuple"
         if issubclass(items.python_type(), deque):
@@ -106,6 +109,7 @@ def _position(ctx: Tracer, items: SequenceValue, index: Value) -> int:
 
 
 def slice_of(ctx: Tracer, value: SliceValue) -> slice:
+    """The slice, of numbers that are relied on."""
     parts = [realize(ctx, part) for part in value.parts()]
     if isinstance(parts[2], ConstantValue) and parts[2].value == 0:
         ctx.throw(ValueError, "slice step cannot be zero")
@@ -157,6 +161,8 @@ def index_constant(ctx: Tracer, value: ConstantValue, index: Value) -> Value:
 
 
 def _object_item(name: str) -> Callable[..., Value]:
+    """The rule for items of an object: its own special method."""
+
     def through_method(ctx: Tracer, owner: UserObject, *operands: Value) -> Value:
         method = owner.special(ctx, name)
         if method is None:

@@ -74,7 +74,7 @@ _INIT: Callable[..., None] = object.__init__
 
 
 def refuse_finalizer(ctx: Tracer, cls: type) -> None:
-    """An object that does something when it goes has to exist."""
+    """Breaks the graph where an object is made that does something when it goes: that one has to exist."""
     if held_by(cls, "__del__") is not None:
         ctx.stop(Kind.FINALIZER, f"an object of `{cls.__qualname__}` is made, which has a `__del__`")
 
@@ -89,7 +89,7 @@ def new_object(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> V
 
 
 def _refuse_as_object_does(ctx: Tracer, cls: type, has_arguments: bool) -> None:
-    """What ``object.__new__`` raises: for arguments that nobody takes, abstract classes, and those made in C."""
+    """Raises as ``object.__new__`` does: for arguments that nobody takes, abstract classes, and those made in C."""
     if held_by(cls, "__abstractmethods__") is not None:
         ctx.rely_on_member(cls, "__abstractmethods__")
     try:
@@ -145,7 +145,7 @@ def construct(ctx: World, function: object, args: Sequence[Value], kwargs: Mappi
 
 @rule(type.__call__, kinds=(ClassValue,))
 def call_class(ctx: World, cls: ClassValue, /, *args: Value, **kwargs: Value) -> Value:
-    """What a metaclass's own ``__call__`` passes on to."""
+    """``type.__call__``, to which a metaclass's own ``__call__`` passes on."""
     made = _call_of_type(ctx, cls.cls, args, kwargs)
     return made if made is not None else ctx.stop(Kind.CLASS, f"{cls.describe()} is called by its metaclass")
 
@@ -161,6 +161,7 @@ def _inherited(cls: type, name: str, owner: type) -> bool:
 
 
 def _through_metaclass(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """The object that a metaclass's own ``__call__`` gives; None where it is in C and may do anything."""
     # An Enum is looked up by value; other metaclasses may do anything.
     if module_name(type(cls)) == "enum":
         return fold(ctx, cls, args, kwargs)
@@ -175,6 +176,7 @@ def _owner(cls: type, name: str) -> type:
 
 
 def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """An object of a class by the steps of ``type.__call__``; None where one of them is in C and not known."""
     refuse_finalizer(ctx, cls)
     new: object = cls.__new__
     init: object = cls.__init__  # type: ignore[misc]

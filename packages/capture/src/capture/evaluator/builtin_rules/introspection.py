@@ -27,6 +27,7 @@ def local_variables(ctx: World) -> Value:
 
 @rule(vars)
 def variables(ctx: World, *operands: Value) -> Value:
+    """``vars()``; without an argument the variables of the function."""
     if not operands:
         return local_variables(ctx)
     if not isinstance(operands[0], UserObject):
@@ -44,6 +45,8 @@ def names(ctx: World, *operands: Value) -> Value:
 
 
 def _looks_at_its_caller(function: Any) -> None:
+    """Registers a function whose caller is left to CPython as a whole: it sees the caller's frame."""
+
     @rule(function)
     def leave(ctx: World, *operands: Value, **options: Value) -> Value:
         ctx.leave_frame(Kind.FRAME, f"`{function.__name__}` looks at the frame that calls it")

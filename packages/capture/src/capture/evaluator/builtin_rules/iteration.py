@@ -113,6 +113,7 @@ def _tensor_length(ctx: Tracer, value: TensorValue) -> Value:
 
 @rule(range)
 def make_range(ctx: Tracer, first: Value, stop: Value | None = None, step: Value | None = None, /) -> Value:
+    # A range is a constant here: its bounds become constants of the version.
     bounds = [ConstantValue(index_of(ctx, bound)) for bound in (first, stop, step) if bound is not None]
     made = fold(ctx, range, bounds, {})
     assert made is not None
@@ -121,7 +122,7 @@ def make_range(ctx: Tracer, first: Value, stop: Value | None = None, step: Value
 
 @rule(iter, kinds=(None,))
 def make_iter(ctx: Tracer, value: Value, sentinel: Value | None = None) -> Value:
-    """With a second argument the first is no iterable, but is called until it gives that."""
+    """``iter``; with a second argument the first is no iterable, but is called until it gives that."""
     if sentinel is not None and not callable_type(value):
         throw_as(ctx, iter, 1, 2)
     if sentinel is not None:
@@ -286,6 +287,7 @@ def make_pairwise(ctx: Tracer, iterable: Value) -> Value:
 
 @rule(sum, kinds=(None,))
 def total(ctx: World, iterable: Value, start: Value | None = None) -> Value:
+    """``sum``, with CPython's own way of adding up floats."""
     result = start or ConstantValue(0)
     # Python refuses it; the error is its own.
     if isinstance(result, ConstantValue) and isinstance(result.value, (str, bytes)):
@@ -307,7 +309,7 @@ def total(ctx: World, iterable: Value, start: Value | None = None) -> Value:
 
 
 _LOSES_NO_DIGITS = sum([0.1] * 10) == 1
-"""Whether this Python carries along what is rounded away where numbers are added up, until one is none."""
+"""True if this Python's ``sum`` carries along what is rounded away, until a value is no number (3.12 and later)."""
 
 
 def _is_number(value: Value) -> bool:
@@ -315,6 +317,7 @@ def _is_number(value: Value) -> bool:
 
 
 def _sum_of_numbers(ctx: World, numbers: Sequence[Value]) -> Value:
+    """The sum as Python rounds it, where it is all numbers."""
     if sum(number.python_type() is float for number in numbers) > 1:  # one alone is rounded as by `+`
         if all(isinstance(number, ConstantValue) for number in numbers):
             return ConstantValue(_SUM(*(number.constant() for number in numbers)))
@@ -357,6 +360,8 @@ def all_true(ctx: Tracer, iterable: Value) -> Value:
 
 
 def _extreme(function: Any, better: object) -> Any:
+    """The rule for ``min`` or ``max``."""
+
     def extreme(ctx: Tracer, *operands: Value, key: Value = NONE, default: Value | None = None) -> Value:
         values = iterate(ctx, operands[0]).rest(ctx) if len(operands) == 1 else list(operands)
         if not operands:

@@ -1,5 +1,8 @@
-"""What is always left to CPython, with a reason: what programs disable, what torch's compiler runs, Triton kernels,
-event loops, schedules, transforms of functions."""
+"""The functions that are always left to CPython, each with a reason.
+
+These are what programs disable, what torch's compiler runs, Triton kernels, event loops, schedules, transforms of
+functions.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _INLINED_TRANSFORMS = ("torch._functorch.functional_call", "torch._functorch.uti
 
 
 def leave_to_python(ctx: Tracer, function: FunctionType) -> None:
-    """Stops before the call of a function that is not to be captured."""
+    """Breaks the graph before the call of a function that is not to be captured."""
     if runs_torchs_compiler(function):
         hint = "what is around it is captured"
         ctx.stop(Kind.TORCHS_COMPILER, f"torch's own compiler runs in `{function.__qualname__}`", hint)
@@ -36,7 +39,7 @@ def leave_to_python(ctx: Tracer, function: FunctionType) -> None:
 
 
 def disabled(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """What `disable` made of a function."""
+    """The family of functions that `disable` made of others, which breaks the graph."""
     return _stop_as_asked(ctx, function) if isinstance(function, Outside) else None
 
 
@@ -45,7 +48,10 @@ def _stop_as_asked(ctx: Tracer, function: object) -> NoReturn:
 
 
 def leave_event_loop(ctx: Tracer, function: FunctionType) -> None:
-    """It steps coroutines when files and clocks are ready; and another loop may be the current one next time."""
+    """Breaks the graph before functions of event loops.
+
+    A loop steps coroutines when files and clocks are ready; and another one may be the current one next time.
+    """
     package, _, module = module_name(function).partition(".")
     if package == "asyncio" and module not in _NO_LOOP and function.__name__ not in ("sleep", "__sleep0"):
         hint = "what the coroutines call is captured; give the coroutine function itself to `optimize` for more"
@@ -56,7 +62,10 @@ _NO_LOOP = frozenset({"coroutines", "locks", "mixins", "queues", "constants", "e
 
 
 def leave_transform(ctx: Tracer, function: FunctionType) -> None:
-    """``torch.func``: under its transforms tensors are not what they seem, so what they call runs as in eager."""
+    """Breaks the graph before a transform of ``torch.func`` that has no rule.
+
+    Under transforms tensors are not what they seem, so what they call runs as in eager.
+    """
     module = function.__globals__.get("__name__", "")
     if module.startswith("torch._functorch.") and module not in _INLINED_TRANSFORMS:
         hint = "torch does all of it as in eager, and the rest of the function is captured"
@@ -64,7 +73,10 @@ def leave_transform(ctx: Tracer, function: FunctionType) -> None:
 
 
 def leave_schedule(ctx: Tracer, function: FunctionType) -> None:
-    """The next learning rate is computed from a count of steps, in Python alone: every step would be a version."""
+    """Breaks the graph before a step of a learning-rate schedule.
+
+    The next rate is computed from a count of steps, in Python alone: every step would be a version.
+    """
     if function.__module__ == lr_scheduler.__name__ and function.__name__ == "step":
         hint = "what is before and behind it is captured; call it outside of the function for one graph"
         ctx.stop(Kind.SCHEDULE, f"`{function.__qualname__}` computes the next learning rate", hint)

@@ -28,6 +28,7 @@ def make_reentrant_lock(ctx: Tracer) -> Value:
 
 @rule(LOCK.acquire, RLOCK.acquire, LOCK.__enter__, RLOCK.__enter__, kinds=(LockValue,))
 def take(ctx: World, lock: LockValue, blocking: Value = TRUE, timeout: Value = _NO_LIMIT) -> Value:
+    """``acquire``: a lock from outside is noted, to be taken by the written code; one made here is only counted."""
     _insist_on_waiting(ctx, lock, blocking, timeout.constant() != -1)
     if lock.source is not None:
         ctx.effects.locks.take(ctx, lock)
@@ -39,12 +40,14 @@ def take(ctx: World, lock: LockValue, blocking: Value = TRUE, timeout: Value = _
 
 
 def _insist_on_waiting(ctx: Tracer, lock: Value, blocking: Value, limited: bool) -> None:
+    """Breaks the graph where taking a lock may fail, as the program then branches on the answer."""
     if limited or blocking.constant() not in (True, 1):
         ctx.stop(Kind.LOCK, f"{lock.describe()} is taken if it is free", _HINT)
 
 
 @rule(LOCK.release, RLOCK.release, LOCK.__exit__, RLOCK.__exit__, kinds=(LockValue,))
 def release(ctx: World, lock: LockValue, *exception: Value) -> Value:
+    """``release`` of a lock; one that was not taken here is relied on being held."""
     if lock.source is None:
         if not lock.depth:
             ctx.throw(RuntimeError, f"{'cannot release un-acquired' if lock.cls is RLOCK else 'release unlocked'} lock")
@@ -57,6 +60,7 @@ def release(ctx: World, lock: LockValue, *exception: Value) -> Value:
 
 
 def _rely_on_its_being_held(ctx: World, lock: LockValue) -> None:
+    """Relies on a lock that is released here being held when the frame begins."""
     assert lock.source is not None
     if lock in ctx.effects.changed() or not lock.is_held_now():
         ctx.stop(Kind.LOCK, f"{lock.describe()} is released, which was not taken here", _HINT)
@@ -75,6 +79,7 @@ def is_held(ctx: World, lock: LockValue) -> Value:
 
 @rule(threading.Semaphore.acquire, kinds=(UserObject,))
 def enter_semaphore(ctx: World, semaphore: UserObject, blocking: Value = TRUE, timeout: Value = NONE) -> Value:
+    """``acquire`` of a semaphore, which the written code takes and releases as it does a lock."""
     _insist_on_waiting(ctx, semaphore, blocking, not is_none(timeout))
     if semaphore.source is None or semaphore.overlay:
         ctx.stop(Kind.LOCK, "a semaphore that was made or changed in the captured code is taken", _HINT)

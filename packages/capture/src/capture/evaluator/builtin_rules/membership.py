@@ -33,6 +33,7 @@ def item_in_view(ctx: World, container: DictView, item: Value) -> Value:
 
 
 def _is_entry(ctx: Tracer, owner: DictValue, item: Value) -> Value:
+    """True if a pair is an entry of the dict."""
     item = realize(ctx, item)
     if not isinstance(item, SequenceValue) or item.cls is not tuple or len(item.items) != 2:
         return boolean(False)
@@ -47,7 +48,7 @@ def item_in_sequence(ctx: Tracer, container: SequenceValue, item: Value) -> Valu
 
 
 def _among(ctx: Tracer, items: Sequence[Value], item: Value) -> Value:
-    """What a container holds is asked whether it equals what is looked for."""
+    """True if an item of the container equals what is looked for, asked in this order, up to the first."""
     return boolean(any(values_equal(ctx, other, item) for other in items))
 
 
@@ -67,6 +68,7 @@ def item_in_tensor(ctx: Tracer, container: TensorValue, item: Value) -> Value:
 
 @rule(operator.contains, kinds=(UserObject, None))
 def item_in_object(ctx: Tracer, container: UserObject, item: Value) -> Value:
+    """``in`` of an object: its ``__contains__``, or a walk through its items."""
     method = container.special(ctx, "__contains__")
     if method is not None:
         return boolean(ctx.call(method, [item]).truth(ctx))

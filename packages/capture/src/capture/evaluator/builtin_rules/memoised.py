@@ -24,6 +24,7 @@ _MUTABLE = (list, dict, set)
 
 
 def memoised(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """The family of functions that remember their answers, which are asked once where nobody sees how often."""
     if not isinstance(function, functools._lru_cache_wrapper):
         return None
     if not (ctx.options.nopython or ctx.in_library() or trusted(function.__wrapped__)):
@@ -45,13 +46,16 @@ def memoised(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mappi
 
 
 def _keeps_as_it_is(obj: object) -> bool:
-    """Loggers, of which libraries ask for a warning once, and what annotations are made of."""
+    """True for loggers, of which libraries ask for a warning once, and for what annotations are made of."""
     return isinstance(obj, logging.Logger) or type(obj).__module__ == "typing"
 
 
 def _existing(ctx: Tracer, value: Value) -> Any:
-    """The real object behind a value; of one that may change nobody knows what the function does to it, but that
-    modules are rarely changed by what they memoise."""
+    """The real object behind a value, where the function leaves it as it is.
+
+    Nobody knows what a function does to an object that may change, but modules are rarely changed by what they
+    memoise.
+    """
     value = realize(ctx, value)
     if isinstance(value, ModuleValue) and value.obj is not None and not value.overlay:
         return value.obj

@@ -1,5 +1,6 @@
-"""What is said and changes nothing: notices that something of a library is deprecated, what the program lets be said
-later, and remarks of who serves programs that were written for another compiler.
+"""Calls that say something and change nothing: deprecations, remarks, and what the program lets be said later.
+
+Libraries say that something is deprecated; who serves programs that were written for another compiler makes remarks.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ from capture.values.user_object import UserObject
 
 
 class Listener(Protocol):
-    """Whoever says remarks on."""
+    """An object that hears remarks, and says them on."""
 
     def hear(self, text: str, where: Location | None) -> None:
         """``where`` is the program's line, if the code that makes the remark is being captured."""
 
 
 def remark(listener: Listener, text: str) -> None:
-    """Has ``listener`` hear of a call that means nothing to capture.  In captured code it hears while that is captured,
-    and the graph goes on."""
+    """Has ``listener`` hear of a call that means nothing to capture.
+
+    In captured code it hears while that is captured, and the graph goes on.
+    """
     listener.hear(text, None)
 
 
@@ -61,7 +64,7 @@ class Notice:
         )  # fmt: skip
 
     def would_raise(self) -> bool:
-        """Whether the filters that hold now make an error of it."""
+        """True if the filters that hold now make an error of it."""
         module = os.path.splitext(self.where.filename)[0]
         decides = filter_for(self.text, self.category, module, self.where.line)
         return decides is not None and decides.action == "error"
@@ -71,7 +74,10 @@ class Notice:
 def warn_of_what_is_deprecated(
     ctx: World, message: Value, category: Value = NONE, stacklevel: Value = NONE, *rest: Value, **more: Value
 ) -> Value:
-    """What a library deprecates it says at every call; what its function does has nothing to do with that."""
+    """``warnings.warn``, where a library says at every call that something is deprecated.
+
+    What its function does has nothing to do with that, so the warning is given after the graph.
+    """
     kind = category.constant() if isinstance(category, (ConstantValue, ClassValue)) else None
     text = message.constant() if isinstance(message, ConstantValue) else None
     if not _is_deprecation(kind) or type(text) is not str or not ctx.in_library():
@@ -82,13 +88,14 @@ def warn_of_what_is_deprecated(
 
 
 def _give(ctx: World, notice: Notice) -> None:
+    """Has the written code give the notice, after the graph."""
     if notice.would_raise():
         ctx.stop(Kind.WARNING, f"a warning is an error: {notice.text}")
     ctx.effects.calls.append((notice, ()))
 
 
 def noticed(ctx: World, make: Callable[[], object]) -> Any:
-    """What ``make`` gives of a library's.  What the library says of that is said at every call."""
+    """The object that ``make`` gives of a library's; what the library says of it is said at every call."""
     try:
         with raised():
             return make()
@@ -103,7 +110,7 @@ def _is_deprecation(kind: object) -> TypeGuard[type[Warning]]:
 
 
 def say_later(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """A call that the program lets be made at the end of the graph; of tensors it then sees what they hold by then."""
+    """The family of calls that the program lets be made behind the graph; of tensors they see what they hold then."""
     allowed = program_settings().said_later
     if not allowed or kwargs or not any(function is each for each in allowed):
         return None

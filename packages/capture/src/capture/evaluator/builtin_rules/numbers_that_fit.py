@@ -49,18 +49,18 @@ _LARGE = 2**63
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """What all the types at hand hold."""
+    """The numbers that all the dtypes at hand can hold."""
 
     least: float
     greatest: float
     whole: bool
 
     def holds(self, number: float) -> bool:
-        """Infinity and NaN are floats."""
+        """True if they hold the number; infinity and NaN are floats."""
         return self.least <= number <= self.greatest or (not self.whole and not math.isfinite(number))
 
     def holds_all_of(self, dtype: torch.dtype) -> bool:
-        """Whether no number read out of such a tensor is refused."""
+        """True if no number read out of a tensor of this dtype is refused."""
         limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
         return self.least <= limits.min and limits.max <= self.greatest and not (self.whole and dtype in _FLOATS)
 
@@ -68,6 +68,7 @@ class _Range:
 def numbers_that_may_not_fit(
     ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
+    """The family of operators that refuse a number which their tensors cannot hold."""
     name = str(getattr(function, "__name__", "")).strip("_")
     if name not in _HOLDING or not any(map(_is_dynamic, (*args, *kwargs.values()))):
         return None
@@ -106,7 +107,7 @@ def that_fits(ctx: World, number: Value, kinds: frozenset[torch.dtype], name: st
 
 
 def _computed_that_fits(ctx: World, number: ScalarValue, held: _Range) -> Value:
-    """Made of one number that was passed in, by Python's arithmetic, or told by the run, which is asked."""
+    """The same for a number that follows from one that was passed in, or that only the run tells, which is asked."""
     if number.read_from is not None and held.holds_all_of(number.read_from):
         return number
     asked = ScalarValue(bool, function=held.holds, operands=[number])
@@ -124,13 +125,14 @@ def _computed_that_fits(ctx: World, number: ScalarValue, held: _Range) -> Value:
 
 
 def _is_one(filled: Value) -> bool:
-    """Whether it is a tensor of one element, or the sizes of one."""
+    """True for a tensor of one element, or the sizes of one."""
     if isinstance(filled, SequenceValue):
         return all(isinstance(size, ConstantValue) and size.value == 1 for size in filled.items)
     return isinstance(filled, TensorValue) and all(isinstance(size, int) and size == 1 for size in filled.fake.shape)
 
 
 def _is_dynamic(value: Value) -> bool:
+    """True for a number that differs from call to call."""
     if isinstance(value, SymbolicNumber):
         return value.python_type() is int
     return isinstance(value, ScalarValue) and value.cls in (int, float)
@@ -149,7 +151,10 @@ def _kinds(name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Ite
 
 @cache
 def _held_by_all(kinds: frozenset[torch.dtype], cls: type, fills: bool) -> _Range | None:
-    """None where they hold any number of its type.  A float beside integers makes floats, unless it fills them."""
+    """The range of numbers that these dtypes hold; None where they hold any number of its type.
+
+    A float beside integers makes floats, unless it fills them.
+    """
     floats, whole = kinds & _FLOATS, (kinds & _WHOLE if cls is int or fills else frozenset())
     limits = [*map(torch.finfo, floats), *map(torch.iinfo, whole)]
     if not limits or (cls is int and min(limit.max for limit in limits) >= _LARGE):

@@ -43,6 +43,7 @@ def made_of_numbers(ctx: World, function: object, args: Sequence[Value], kwargs:
 
 
 def _numbers(ctx: Tracer, data: Value) -> list[Value]:
+    """The numbers in nested lists, in their order."""
     data = realize(ctx, data)
     if isinstance(data, SequenceValue):
         return [number for item in data.items for number in _numbers(ctx, item)]
@@ -50,6 +51,7 @@ def _numbers(ctx: Tracer, data: Value) -> list[Value]:
 
 
 def _all_plain(numbers: Sequence[Value]) -> bool:
+    """True if all are dynamic, or plain numbers."""
     return all(
         _is_dynamic(number) or (isinstance(number, ConstantValue) and number.python_type() in (int, float, bool))
         for number in numbers
@@ -61,12 +63,14 @@ def _is_dynamic(number: Value) -> bool:
 
 
 def _dtype_of(ctx: Tracer, numbers: Sequence[Value]) -> Value:
+    """The dtype that torch gives such data."""
     if any(number.python_type() is float for number in numbers):
         return ctx.call_builtin(torch.get_default_dtype, [], {})
     return ConstantValue(torch.int64)
 
 
 def _filled(ctx: World, data: Value, options: Mapping[str, Value]) -> Value:
+    """The tensor of the data, stacked of tensors of one number each."""
     data = realize(ctx, data)
     if isinstance(data, SequenceValue):
         return ctx.record(torch.stack, [ListValue([_filled(ctx, item, options) for item in data.items])], {})

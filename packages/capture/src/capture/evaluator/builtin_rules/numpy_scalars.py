@@ -15,6 +15,7 @@ def numpy_function(ctx: Tracer, function: object, args: Sequence[Value], kwargs:
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return None
+    # A ufunc is called directly, or through ``__call__`` with itself as the first operand.
     receiver = function
     operands = list(args)
     if function is numpy.ufunc.__call__:

@@ -58,6 +58,7 @@ def type_of(ctx: Tracer, value: Value, *rest: Value) -> Value:
 @rule(isinstance, kinds=(None, None))
 def is_instance(ctx: World, value: Value, classes: Value) -> Value:
     candidates = constant_of(ctx, classes)
+    # In order, up to the first that says yes: a later one may run code.
     if isinstance(candidates, tuple):
         return boolean(any(is_instance(ctx, value, ctx.literal(each)).truth(ctx) for each in candidates))
     if not _is_like_a_class(candidates):
@@ -82,6 +83,7 @@ def is_instance(ctx: World, value: Value, classes: Value) -> Value:
 
 
 def _ask(ctx: World, question: Any, obj: object, candidate: Any) -> Value:
+    """The answer of ``isinstance`` or ``issubclass`` itself, where no code of the program has a say in it."""
     owner, _ = lookup(candidate, "__subclasshook__") if isinstance(candidate, type) else (object, None)
     if not trusted(owner):
         ctx.stop(Kind.CLASS, f"the class `{owner.__qualname__}` has code that says what is a subclass")
@@ -96,7 +98,7 @@ def _ask(ctx: World, question: Any, obj: object, candidate: Any) -> Value:
 
 
 def _is_like_a_protocol(ctx: Tracer, value: Value, protocol: Any) -> Value:
-    """Where the class does not answer, the attributes that the object has at the moment do."""
+    """True if the class has the protocol's members; breaks the graph where the object's own attributes decide."""
     try:
         if issubclass(value.python_type(), protocol):
             return TRUE
@@ -114,6 +116,7 @@ def is_subclass(ctx: World, cls: ClassValue, candidate: ClassValue) -> Value:
 
 
 def _is_like_a_class(candidate: object) -> bool:
+    """True if ``isinstance`` takes it in the place of a class."""
     return isinstance(candidate, (type, UnionType)) or not is_missing(lookup(type(candidate), "__instancecheck__")[1])
 
 
@@ -136,7 +139,7 @@ _FLAGS = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
 
 
 def _is_flagged(ctx: Tracer, value: TensorValue, candidate: object) -> bool:
-    """A tensor may be marked as a parameter or buffer by an attribute of its own."""
+    """True for a tensor that is marked as a parameter or buffer by an attribute of its own."""
     flag = _FLAGS.get(candidate)
     if flag is None or (flag not in value.written and not hasattr(value.obj, flag)):
         return False
@@ -145,7 +148,7 @@ def _is_flagged(ctx: Tracer, value: TensorValue, candidate: object) -> bool:
 
 @rule(callable, kinds=(None,))
 def is_callable(ctx: Tracer, value: Value) -> Value:
-    """As C asks: of the type alone.  A class as such has a ``__call__``, that of its metaclass."""
+    """``callable``, which in C asks the type alone.  A class as such has a ``__call__``, that of its metaclass."""
     return boolean(not is_missing(lookup(value.python_type(), "__call__")[1]))
 
 
@@ -155,6 +158,7 @@ def identity(ctx: Tracer, value: Value) -> Value:
     if isinstance(value, UserObject) and value.obj is not None and value.source is not None:
         ctx.guard(value.source, "is", value.obj)
         return ConstantValue(id(value.obj))
+    # Relied on by identity already.
     if isinstance(value, (FunctionValue, ClassValue)) and value.identity() is not value:
         return ConstantValue(id(value.identity()))
     return ctx.stop(Kind.IDENTITY, "`id()` of an object is read", "compare objects with `is`")
@@ -170,14 +174,14 @@ def _as_name(ctx: Tracer, name: ConstantValue) -> str:
 
 
 def _as_name_to_read(ctx: Tracer, owner: Value, name: ConstantValue) -> str:
-    """Members of a text enum name attributes, too, where nobody is told of the name."""
+    """The name of an attribute that is read: a member of a text enum will do where nobody is told of the name."""
     if isinstance(name.value, str) and type(name.value) is not str and not _tells_names(owner.python_type()):
         return plain_text(ctx, name.value)
     return _as_name(ctx, name)
 
 
 def _tells_names(cls: type) -> bool:
-    """Whether reading an attribute runs code, which is given its name; of torch's modules it is known."""
+    """True if reading an attribute runs code, which is given its name; that of torch's modules is known."""
     members = (getattr(cls, "__getattribute__", None), getattr(cls, "__getattr__", TORCHS["__getattr__"]))
     return any(isinstance(member, FunctionType) and member is not TORCHS["__getattr__"] for member in members)
 
@@ -193,6 +197,7 @@ def get_attribute(ctx: Tracer, value: Value, name: ConstantValue, default: Value
 
 
 def _attempted(ctx: Tracer, value: Value, name: str) -> Value | None:
+    """The attribute; None where reading it raises AttributeError."""
     return ctx.attempt(PartialValue(BuiltinValue(getattr, receiver=value), [ConstantValue(name)], {}), AttributeError)
 
 
@@ -282,7 +287,7 @@ def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: Constant
 def methods_of_constants(
     ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
-    """Methods of strings, numbers and the like on constant operands: immutable receivers make them pure."""
+    """The family of methods of strings, numbers and the like on constants: immutable receivers make them pure."""
     # The class that a method of C belongs to.
     owner = None if isinstance(function, type) else getattr(function, "__objclass__", None)
     if owner in _IMMUTABLE and args and isinstance(args[0], ConstantValue):
@@ -336,6 +341,7 @@ def tensor_to_float(ctx: Tracer, value: TensorValue) -> Value:
 
 
 def _truth_of_tensor(ctx: World, value: TensorValue) -> Value:
+    # Where it follows from integer arguments the graph goes on, under a guard.
     answer = ctx.decide(value)
     if answer is not None:
         return boolean(answer)
@@ -344,6 +350,8 @@ def _truth_of_tensor(ctx: World, value: TensorValue) -> Value:
 
 
 def _object_to_number(wanted: type, *names: str) -> Any:
+    """The rule that turns an object into a number by the first of these methods that its class has."""
+
     def convert(ctx: Tracer, value: UserObject) -> Value:
         for name in names:
             # ``__index__`` gives a whole number, which is then converted.
@@ -435,7 +443,7 @@ def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
 
 @rule(weakref.ref.__call__, kinds=(UserObject,))
 def dereference(ctx: Tracer, reference: UserObject) -> Value:
-    """What a weak reference leads to, where that was met on another path; the graph relies on it leading there."""
+    """The object that a weak reference leads to, if it was met on another path; relied on from now on."""
     target = weakref.ref.__call__(reference.obj) if type(reference.obj) is weakref.ref else None  # a subclass may count
     found = ctx.known(target)
     if reference.source is None or found is None:
@@ -447,5 +455,8 @@ def dereference(ctx: Tracer, reference: UserObject) -> Value:
 
 @rule(weakref.ref, weakref.proxy, weakref.finalize)
 def refer_weakly(ctx: World, *operands: Value, **options: Value) -> Value:
-    """Whoever asks for it knows when the object ends, which is when no variable of the function holds it any more."""
+    """Leaves the frame to CPython, as whoever asks for a weak reference knows when the object ends.
+
+    It ends when no variable of the function holds it any more.
+    """
     ctx.leave_frame(Kind.WEAK_REFERENCE, f"a weak reference to {realize(ctx, operands[0]).describe()} is made")

@@ -41,7 +41,7 @@ COMPARE: dict[str, Callable[..., Any]] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
-"""What the right operand is asked where the left one does not know: ``a < b`` is ``b > a``."""
+"""The method of the right operand that is asked where the left one does not know: ``a < b`` is ``b > a``."""
 _UNARY = {operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", operator.abs: "__abs__"}
 _ALL = {*BINARY.values(), *COMPARE.values(), *_UNARY}
 _COMPARISONS = frozenset(COMPARE.values())
@@ -51,7 +51,7 @@ pure(*_ALL, operator.index, operator.truth)
 
 
 def plain_in_place(function: Callable[..., object]) -> Callable[..., object]:
-    """``iadd`` on immutable operands is ``add``."""
+    """The operator that an operator in place is on immutable operands: ``add`` for ``iadd``."""
     name = function.__name__
     # ``iadd`` without its i, but for two names that Python spells with an underscore.
     return getattr(operator, {"iand": "and_", "ior": "or_"}.get(name, name[1:])) if name in _IN_PLACE else function
@@ -61,7 +61,7 @@ _IN_PLACE = frozenset(f.__name__ for symbol, f in BINARY.items() if symbol.endsw
 
 
 def operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """Operators on operands that no rule knows: tensors, symbolic numbers, objects with special methods."""
+    """The family of operators on operands that no rule knows: tensors, symbols, objects with special methods."""
     if not isinstance(function, type(operator.add)) or function not in _ALL:
         return None
     if any(isinstance(arg, TensorValue) for arg in args):
@@ -83,7 +83,7 @@ def operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mappi
 
 
 def _refuse(ctx: Tracer, function: Any, args: Sequence[Value]) -> NoReturn:
-    """Raise what Python raises for operands of these types, in its words."""
+    """Raises what Python raises for operands of these types, in its words."""
     if plain_in_place(function) is operator.mod and args[0].python_type() in (str, bytes):
         ctx.stop(Kind.BUILTIN, f"{args[0].describe()} is formatted with {args[1].describe()}")  # which it may well fit
     try:
@@ -104,6 +104,7 @@ _WITHOUT_ARITHMETIC = (ConstantValue, SequenceValue, DictValue)
 
 
 def _in_place_union(function: object, args: Sequence[Value]) -> bool:
+    """True for operands that a union takes."""
     return all(isinstance(arg, (DictValue, SetValue, DictView)) for arg in args)
 
 
@@ -116,6 +117,7 @@ def _symbol(function: Any) -> str:
 
 
 def _symbolic(ctx: World, function: Any, args: Sequence[Value]) -> Value | None:
+    """An operator on symbolic numbers: arithmetic of the graph, a condition, or a number of Python's."""
     if not all(isinstance(arg, SymbolicNumber) or _is_number(arg) for arg in args):
         others = [arg for arg in args if not isinstance(arg, SymbolicNumber)]
         if function in (operator.eq, operator.ne) and all(map(_is_no_number, others)):
@@ -138,7 +140,7 @@ def _is_number(value: Value) -> bool:
 
 
 def _is_no_number(value: Value) -> bool:
-    """Whether no size is equal to it; a complex number or one of numpy's may be."""
+    """True if no size is equal to it; a complex number or one of numpy's may be."""
     return not isinstance(value, ConstantValue) or isinstance(value.value, (str, bytes, type(None)))
 
 
@@ -147,6 +149,7 @@ def _specialized(value: Value) -> Value:
 
 
 def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value | None:
+    """An operator by the special methods of its operands, in Python's order, and with Python's error."""
     name = function.__name__.strip("_")
     if function in _UNARY:
         return _try_method(ctx, args[0], _UNARY[function])
@@ -173,15 +176,17 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
 
 
 def _knows_first(function: Callable[..., object], left: Value) -> bool:
-    """Whether the left one takes any object: a text formats it, keys of a dict are joined with whatever it gives."""
+    """True if the left operand takes any object, as a text that is formatted does, and the keys of a dict."""
     if isinstance(left, DictView):
         return plain_in_place(function) in (operator.and_, operator.or_, operator.sub, operator.xor)
     return plain_in_place(function) is operator.mod and left.python_type() in (str, bytes)
 
 
 def _is_bare(value: Value) -> bool:
-    """Whether nothing written in C may accept another kind of operand, or refuse it in words of its own: a text formats
-    any object, and a sequence is repeated by whatever has an ``__index__``."""
+    """True if nothing written in C may accept another kind of operand, or refuse it in words of its own.
+
+    A text formats any object, and a sequence is repeated by whatever has an ``__index__``.
+    """
     if not isinstance(value, UserObject):
         return value.python_type() in (int, float, complex, bool, type(None))
     *classes, root, _ = (object, *value.cls.__mro__)
@@ -196,6 +201,7 @@ _Attempt = tuple[Value, str, Value]
 
 
 def _comparing(name: str, left: Value, right: Value) -> list[_Attempt]:
+    """The methods that a comparison asks, in their order."""
     direct, reflected = (left, f"__{name}__", right), (right, f"__{_REFLECTED[name]}__", left)
     # The method of a derived class is asked first, though it stands on the right.
     first = right.python_type() is not left.python_type() and derives(right.python_type(), left.python_type())
@@ -203,7 +209,7 @@ def _comparing(name: str, left: Value, right: Value) -> list[_Attempt]:
 
 
 def _combining(function: Any, left: Value, right: Value) -> list[_Attempt]:
-    """The methods in the order in which they are asked; among operands of one type none is reflected."""
+    """The methods that an operation asks, in their order; among operands of one type none is reflected."""
     name, cls, other = plain_in_place(function).__name__.strip("_"), left.python_type(), right.python_type()
     direct, reflected = (left, f"__{name}__", right), (right, f"__r{name}__", left)
     if cls is other:
@@ -222,6 +228,7 @@ def _not_implemented(value: Value) -> bool:
 
 
 def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Value | None:
+    """The answer of a special method; None where the operand has none that the evaluation need ask."""
     if not isinstance(receiver, UserObject):
         return None
     members: dict[str, object] = {known: getattr(receiver.cls, known) for known in ("__eq__", "__ne__")}
@@ -244,7 +251,7 @@ _REPEATS = frozenset({"__mul__", "__rmul__", "__imul__"})
 
 
 def _insist_on_the_same_kind(ctx: Tracer, receiver: ContainerObject, name: str, operands: Sequence[Value]) -> None:
-    """A container's own method says `NotImplemented` to what is none of its kind, and its rule here raises."""
+    """Breaks the graph where a container's own method would say `NotImplemented`, as its rule here raises."""
     kind = int if name in _REPEATS else storage_class(receiver.cls)
     own = isinstance(lookup(receiver.cls, name)[1], FunctionType)
     if not own and not all(derives(operand.python_type(), kind) for operand in operands):
@@ -277,11 +284,12 @@ def add_tuples(ctx: Tracer, left: TupleValue, right: TupleValue) -> Value:
 
 
 def _empty(cls: type) -> tuple[object, ...]:
-    """Which sums and products of sizes are sizes differs between torch's releases."""
+    """An empty one, to ask torch itself whether a sum or product of sizes is a size: its releases differ."""
     return torch.Size() if cls is torch.Size else ()
 
 
 def _tuple(ctx: Tracer, items: Sequence[Value], cls: type) -> TupleValue:
+    """A tuple of this class; a ``torch.Size`` holds nothing but numbers."""
     if cls is torch.Size and any(item.python_type() is not int for item in items):
         ctx.stop(Kind.SIZE, "a size is extended by what is no number")
     return TupleValue(items, cls=cls)
@@ -308,6 +316,7 @@ def repeat(ctx: Tracer, items: SequenceValue, count: ConstantValue) -> Value:
 
 
 def _times(ctx: Tracer, items: SequenceValue, count: ConstantValue) -> int:
+    """The number of times that a sequence is repeated, where that makes no huge one."""
     if not hasattr(type(count.value), "__index__"):
         _refuse(ctx, operator.mul, [ListValue([]), count])
     times = operator.index(count.value)
@@ -343,6 +352,8 @@ def repeat_reflected(ctx: World, count: ConstantValue, items: SequenceValue) -> 
 
 
 def _ordered(function: Any) -> Callable[[Tracer, SequenceValue, SequenceValue], Value]:
+    """The rule for one of the comparisons of sequences."""
+
     def compare(ctx: Tracer, left: SequenceValue, right: SequenceValue) -> Value:
         if sequence_kind(left) is not sequence_kind(right):
             _refuse(ctx, function, [left, right])
@@ -369,6 +380,7 @@ def negate(ctx: Tracer, value: Value) -> Value:
 
 @rule(operator.index, kinds=(UserObject,))
 def object_as_index(ctx: Tracer, value: UserObject) -> Value:
+    """``operator.index`` of an object."""
     if issubclass(value.cls, int) and value.cls.__index__ is not int.__index__:  # which nobody asks
         ctx.stop(Kind.INDEX, f"{value.describe()} is an integer with an `__index__` of its own")
     said = value.answer(ctx, "__index__", int)
@@ -379,6 +391,7 @@ def object_as_index(ctx: Tracer, value: UserObject) -> Value:
 
 @rule(operator.or_, kinds=(DictValue, DictValue))
 def merge(ctx: Tracer, left: DictValue, right: DictValue) -> Value:
+    """``|`` of two dicts."""
     if MappingProxyType in (left.cls, right.cls):
         return ctx.stop(Kind.BUILTIN, "`|` of a read-only mapping")
     if left.cls is not right.cls:

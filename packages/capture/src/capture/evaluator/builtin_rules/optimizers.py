@@ -37,7 +37,7 @@ def grouped(ctx: Tracer, lists: ListValue, with_indices: Value = FALSE) -> Value
 
 @rule(get_value, kinds=(TensorValue,))
 def step_as_number(ctx: Tracer, step: TensorValue) -> Value:
-    """Eager reads the step into a Python float; in a graph a double without dimensions takes part as a float does."""
+    """The step as a double without dimensions, which takes part in a graph as a Python float does in eager."""
     return ctx.record("double", [step], {}, method=True)
 
 

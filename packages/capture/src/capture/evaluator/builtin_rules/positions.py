@@ -51,7 +51,7 @@ def assign_tensor(ctx: World, tensor: TensorValue, index: Value, value: Value) -
 
 
 def _as_items_of(ctx: Tracer, target: torch.Tensor, value: Value) -> Value:
-    """A number takes tensors of all dtypes and devices, and a list only its own."""
+    """The value as a list of positions takes it: of the tensor's dtype and on its device, unlike for a number."""
     if not isinstance(value, TensorValue):
         return value
     if value.fake.device == target.device and value.fake.dtype is target.dtype:
@@ -77,6 +77,7 @@ def _selected(ctx: Tracer, tensor: TensorValue, index: Value) -> tuple[TensorVal
         if isinstance(entry, ConstantValue) and entry.value is None:
             tensor = _applied(ctx, "unsqueeze", tensor, dimension)
         rest.append(_ALL if is_none(entry) else entry)
+        # An ellipsis stands for all dimensions that the entries behind it leave over.
         following = sum(size or 0 for size in sizes[place + 1 :])
         dimension = tensor.fake.dim() - following if _is_ellipsis(entry) else dimension + (sizes[place] or 1)
     rest += entries[places[-1] + 1 :]
@@ -84,13 +85,14 @@ def _selected(ctx: Tracer, tensor: TensorValue, index: Value) -> tuple[TensorVal
 
 
 def _applied(ctx: Tracer, method: str, tensor: TensorValue, dimension: int, *args: Value) -> TensorValue:
+    """The result of an operator on one dimension."""
     made = ctx.record(method, [tensor, ConstantValue(dimension), *args], {}, method=True)
     assert isinstance(made, TensorValue)
     return made
 
 
 def _dimensions(entry: Value) -> int | None:
-    """How many dimensions of the tensor an entry is about; None for what only torch can tell of."""
+    """The number of the tensor's dimensions that an entry is about; None for what only torch can tell of."""
     if isinstance(entry, TensorValue):
         return entry.fake.dim() if entry.fake.dtype in _MASKS else 1
     if isinstance(entry, (SymbolicNumber, SliceValue)):
@@ -107,7 +109,7 @@ def _is_ellipsis(entry: Value) -> bool:
 
 
 def _is_all(entry: Value) -> bool:
-    """Whether an entry leaves its dimension as it is."""
+    """True if an entry leaves its dimension as it is."""
     if isinstance(entry, SliceValue):
         return all(isinstance(part, ConstantValue) and part.value is None for part in entry.parts())
     return _is_ellipsis(entry)

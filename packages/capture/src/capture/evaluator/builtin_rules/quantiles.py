@@ -22,7 +22,7 @@ _NAMES = frozenset({"quantile", "nanquantile"})
 def quantiles_within_range(
     ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
-    """Only asks; the operator is recorded as any other."""
+    """Has the graph check the quantiles; the operator is recorded as any other."""
     if getattr(function, "__name__", "") not in _NAMES or not args or not isinstance(args[0], TensorValue):
         return None
     wanted = args[1] if len(args) > 1 else kwargs.get("q")
@@ -38,5 +38,5 @@ def quantiles_within_range(
 
 
 def _is_like(quantiles: torch.Tensor, values: torch.Tensor) -> bool:
-    """Whether nothing else is refused, which comes first."""
+    """True if eager refuses nothing else about the quantiles, which would come first."""
     return quantiles.device == values.device and quantiles.dtype == values.dtype and quantiles.dim() < 2

@@ -41,6 +41,7 @@ def pure(*functions: object) -> None:
 
 
 def hashable_in(function: object, functions: set[object]) -> bool:
+    """True if the function is among these; one without a hash is not."""
     try:
         return function in functions
     except TypeError:
@@ -48,7 +49,10 @@ def hashable_in(function: object, functions: set[object]) -> bool:
 
 
 def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """Compute now; None where an operand is not constant.  What the function raises, the user's program raises."""
+    """The result of a call, computed now; None where an operand is not constant.
+
+    Whatever the function raises, the user's program raises.
+    """
     try:
         operands = [constant_of(ctx, arg) for arg in args]
         options = {name: constant_of(ctx, value) for name, value in kwargs.items()}
@@ -72,6 +76,7 @@ _COMPARE_ITEMS: set[object] = {operator.eq, operator.ne, operator.contains, oper
 
 
 def _holds_nan(operand: object) -> bool:
+    """True if a NaN is among the items, which is equal to itself by its identity alone."""
     if isinstance(operand, dict):
         return any(map(_holds_nan, operand.values()))
     return isinstance(operand, (tuple, list)) and any(differs_from_itself(it) or _holds_nan(it) for it in operand)

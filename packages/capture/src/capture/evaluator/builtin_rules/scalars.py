@@ -2,7 +2,7 @@
 
 ``item()`` gives a ``ScalarValue``: a tensor of the graph, out of which Python's number is read behind it.  Arithmetic
 on it is put off (``_combine``): computed by Python if somebody wants the number, in double precision by the graph if a
-tensor meets it. Both give the same to the bit only for what is listed here; everything else ends the graph.
+tensor meets it. Both give the same to the bit only for what is listed here; everything else breaks the graph.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _QUOTIENTS = (operator.truediv, operator.itruediv)
 _WHOLE_QUOTIENTS = (operator.floordiv, operator.ifloordiv, operator.mod, operator.imod)
 _EXACT = (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.abs, abs, float)
 _IN_DOUBLES = {function: function for function in _EXACT}
-"""Those that doubles of the graph compute as Python's floats do."""
+"""Functions that doubles of the graph compute as Python's floats do."""
 _WITH_TENSORS = frozenset(
     {"add", "sub", "mul", "truediv", "iadd", "isub", "imul", "itruediv", "div", "true_divide"}
     | {"lt", "le", "eq", "ne", "gt", "ge"}
@@ -85,6 +85,7 @@ def to_list(ctx: World, tensor: TensorValue) -> Value:
 
 
 def _combine(ctx: Tracer, function: Callable[..., object], operands: Sequence[Value]) -> Value:
+    """A number that Python computes of others, if somebody wants it."""
     # What type it is, is found by trying: an int plus a float is a float.
     samples = [_sample(operand) for operand in operands]
     if any(sample is None for sample in samples):
@@ -93,11 +94,12 @@ def _combine(ctx: Tracer, function: Callable[..., object], operands: Sequence[Va
 
 
 def _sample(operand: Value) -> object:
-    """A number of the operand's type."""
+    """A number of the operand's type; None where it is no number."""
     return operand.python_type()(1) if operand.python_type() in (int, float, bool) else None
 
 
 def number_operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """The family of operators on numbers of the run: those that cannot raise are put off."""
     if not any(isinstance(arg, ScalarValue) for arg in args):
         return None
     if any(isinstance(arg, TensorValue) for arg in args):
@@ -113,7 +115,10 @@ def number_operators(ctx: World, function: object, args: Sequence[Value], kwargs
 
 
 def _is_never_zero(ctx: World, divisor: Value) -> bool:
-    """Relied on where it is not known: of what was passed in by a guard, of data-dependent values by a check."""
+    """True if a divisor is not zero, relied on where it is not known.
+
+    A number that was passed in is guarded, a data-dependent one is checked by the graph.
+    """
     if isinstance(divisor, ConstantValue):
         return bool(divisor.value)
     if isinstance(divisor, SymbolicNumber):
@@ -125,7 +130,7 @@ def _is_never_zero(ctx: World, divisor: Value) -> bool:
 
 
 def relied_on(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """Whoever else is given a number that follows from sizes gets it as it is in this call."""
+    """The family that is asked at last: the same call with numbers that follow from sizes as constants."""
     known = [_as_it_is(arg) for arg in args]
     if all(now is arg for now, arg in zip(known, args, strict=True)):
         return None
@@ -173,8 +178,10 @@ def to_int(ctx: World, value: ScalarValue) -> Value:
 
 
 def with_tensor(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """``tensor * number``, where a tensor without dimensions in the number's place gives the same to the bit.  Other
-    operators take whole numbers as symbols of the graph."""
+    """``tensor * number``, where a tensor without dimensions in the number's place gives the same to the bit.
+
+    Other operators take whole numbers as symbols of the graph.
+    """
     name = getattr(function, "__name__", "")
     tensors = [arg for arg in args if isinstance(arg, TensorValue)]
     divides = name.strip("_") in ("truediv", "itruediv", "div", "true_divide")
@@ -223,10 +230,12 @@ def tensor_form(ctx: World, number: Value) -> Value:
 
 
 def as_double(number: float) -> torch.Tensor:
+    """A float as the tensor that the graph takes for it."""
     return torch.tensor(number, dtype=torch.float64)
 
 
 def _computed_form(ctx: World, number: ScalarValue) -> TensorValue:
+    """The tensor of a number that is computed from others, by the same function on their tensors."""
     assert number.function is not None
     # Whole numbers of Python have no limit, doubles do.
     if number.cls is not float or number.function not in _IN_DOUBLES:
@@ -242,6 +251,7 @@ def _computed_form(ctx: World, number: ScalarValue) -> TensorValue:
 
 
 def _given_form(ctx: World, number: ScalarValue) -> TensorValue:
+    """The tensor of a number that was passed in: an input of the graph."""
     assert number.source is not None
     source = MadeSource(number.source, as_double)
     node = ctx.graph.inputs.get(source)

@@ -29,7 +29,7 @@ def _union(left: _Keys, right: _Keys) -> _Keys:
 
 
 def _intersection(left: _Keys, right: _Keys) -> _Keys:
-    """Of equal items, those of the smaller one."""
+    """The items in both; of equal items, those of the smaller set, as in C."""
     fewer, more = (left, right) if len(left) < len(right) else (right, left)
     return {key: item for key, item in fewer.items() if key in more}
 
@@ -43,23 +43,28 @@ def _symmetric_difference(left: _Keys, right: _Keys) -> _Keys:
 
 
 def _both(ctx: Tracer, function: Any, left: Value, right: Value) -> tuple[_Keys, _Keys]:
+    """The items of two operands; breaks the graph where one is not like a set."""
     first, second = keys_like_a_set(ctx, left), keys_like_a_set(ctx, right)
+    # CPython raises, or asks methods of the other operand.
     if first is None or second is None:
         ctx.stop(Kind.BUILTIN, f"`{function.__name__}` of {left.describe()} and {right.describe()}")
     return first, second
 
 
 def _set_operator(function: object, in_place: object, combine: Callable[[_Keys, _Keys], _Keys]) -> None:
+    """Registers the rules for an operator of sets and its form in place."""
+
     def apply(ctx: Tracer, left: Value, right: Value) -> Value:
         # The left operand says which kind it is, so `frozenset | set` is a frozenset; the keys of a dict give a set.
         cls = frozenset if left.python_type() is frozenset else set
         return SetValue(combine(*_both(ctx, function, left, right)).items(), cls=cls)
 
     def change(ctx: Tracer, left: SetValue, right: Value) -> Value:
+        """The operator in place."""
         # A frozenset has no `|=`: the name is bound to a new one.
         if left.cls is not set:
             return apply(ctx, left, right)
-        # Ahead of ``changed``: where the other operand ends the graph, nothing has happened to this one.
+        # Ahead of ``changed``: where the other operand breaks the graph, nothing has happened to this one.
         combined = combine(*_both(ctx, function, left, right))
         ctx.changed(left)
         left.entries = combined
@@ -112,10 +117,11 @@ def update_set(ctx: World, items: SetValue, *others: Value) -> Value:
 
 
 def searched_key(ctx: Tracer, item: Value) -> object:
-    """What is looked for in a set, in which a set is found as the frozenset that it equals."""
+    """The key that an item has in a set; a set is found as the frozenset that it equals."""
     item = realize(ctx, item)
     if not isinstance(item, SetValue) or item.cls is not set:
         return key_of(ctx, item)
+    # The frozenset would have to hold them, and hash as Python's does.
     if any(isinstance(key, ObjectKey) for key in item.entries):
         ctx.stop(Kind.HASH, f"{item.describe()} is looked for in a set of sets")
     return frozenset(item.entries)
@@ -208,6 +214,8 @@ def clear_set(ctx: Tracer, items: SetValue) -> Value:
 
 
 def _combining(combine: Callable[[_Keys, _Keys], _Keys]) -> tuple[Any, Any]:
+    """The rules for a method of sets and for the one that updates."""
+
     def made(ctx: Tracer, items: SetValue, *others: Value) -> Value:
         entries = items.entries
         for other in others:

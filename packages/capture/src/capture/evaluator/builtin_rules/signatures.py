@@ -26,9 +26,10 @@ def signature(ctx: Tracer, function: Value) -> Value:
 
 
 def _existing(ctx: Tracer, value: Value) -> Any:
-    """The real callable, or one with the same signature."""
+    """The real callable, or one with the same signature; None where there is none."""
     if isinstance(value, FunctionValue):
         return value.function or _like(ctx, value)
+    # The receiver only takes the first parameter away, so that any object will do.
     if isinstance(value, BoundMethod):
         function = _existing(ctx, value.function)
         return None if function is None else MethodType(function, object())

@@ -1,5 +1,6 @@
-"""What subclasses of the builtin containers reach through ``super()``: special methods as the operators they serve,
-and the builtin constructors.
+"""The methods of builtin containers that subclasses reach through ``super()``, as the operators that they serve.
+
+The builtin constructors are among them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _OPERATORS: dict[str, Callable[..., object]] = {
 
 
 def _through(function: Callable[..., object]) -> Callable[..., Value]:
+    """The rule that applies an operator to contents, past the methods of the subclass."""
+
     def apply(ctx: Tracer, *operands: Value) -> Value:
         return ctx.call_builtin(function, [contents_of(operand) for operand in operands], {})
 
@@ -39,6 +42,7 @@ def _register() -> None:
     for base in (*STORAGE, tuple, MappingProxyType):
         for name, function in _OPERATORS.items():
             member = vars(base).get(name)
+            # Rules that are written for a method itself know more than the operator's.
             if member is not None and member not in RULES:
                 rule(member, kinds=((SequenceValue, DictValue, SetValue),))(_through(function))
 

@@ -22,6 +22,8 @@ pure(*(f for name in ("splitroot", "normpath") if isinstance(f := getattr(os.pat
 
 
 def _of_texts(function: Callable[..., object]) -> None:
+    """Registers a function of texts, which is computed now."""
+
     @rule(function)
     def compute(ctx: Tracer, *args: Value, **options: Value) -> Value:
         _insist_on_quiet(ctx, function, [*args, *options.values()])
@@ -30,13 +32,17 @@ def _of_texts(function: Callable[..., object]) -> None:
 
 
 def _insist_on_quiet(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> None:
-    """A pattern that is compiled for the first time may warn, or print what it is: where the program says so."""
+    """Breaks the graph where compiling a pattern for the first time would warn, or print.
+
+    That is said where the program is.
+    """
     if any(isinstance(flag, ConstantValue) and _is_debug(flag.value) for flag in operands):
         ctx.stop(Kind.TEXT, f"{name_of(function)} prints its pattern")
     pattern = operands[0] if operands else None
     if not isinstance(pattern, ConstantValue) or type(pattern.value) not in (str, bytes):
         return
     flags = next((flag.value for flag in operands if isinstance(flag, ConstantValue) and _is_flag(flag.value)), 0)
+    # Compiled here to see whether it warns; ``re`` then has it in its cache, and says nothing at the call.
     with warnings.catch_warnings(record=True) as said, contextlib.suppress(Exception):
         warnings.simplefilter("always")
         re.compile(pattern.value, flags)

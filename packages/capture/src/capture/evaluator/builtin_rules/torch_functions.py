@@ -57,8 +57,10 @@ _NOT_OPERATIONS = frozenset({"boolean_dispatch", "handle_torch_function", "has_t
 
 
 def _named_operations() -> dict[tuple[ModuleType, str], object]:
-    """Torch's own operations by the names under which they are found: every builtin of the variable namespace and its
-    kin."""
+    """Torch's own operations by the names under which they are found.
+
+    Every builtin of the variable namespace and its kin.
+    """
     # Under the names that programs use: ``torch.add`` is in ``torch`` though C keeps it elsewhere.
     found = [(torch, name, getattr(torch, name)) for name in dir(VariableFunctions) if hasattr(torch, name)]
     for module in _FUNCTION_MODULES:
@@ -69,11 +71,15 @@ def _named_operations() -> dict[tuple[ModuleType, str], object]:
 
 
 def _is_of_torch(function: object) -> bool:
-    """What a program put there is not, nor what torch's modules import: ``typing.Optional`` can be called, too."""
+    """True for a function of torch's own.
+
+    One that a program put there is not, nor what torch's modules import: ``typing.Optional`` can be called, too.
+    """
     return callable(function) and not isinstance(function, type) and root_package(function) == "torch"
 
 
 def _operations() -> dict[int, list[tuple[ModuleType, str]]]:
+    """The names under which each operation is found."""
     # By ``id``, as some of them are not hashable; ``_NAMED`` keeps them alive, so that no other object gets one's
     # number.
     homes: dict[int, list[tuple[ModuleType, str]]] = {}
@@ -83,6 +89,7 @@ def _operations() -> dict[int, list[tuple[ModuleType, str]]]:
 
 
 def _is_operation(name: str, value: object) -> bool:
+    """True for a function in one of torch's modules whose call is one node of the graph."""
     if name in _NOT_OPERATIONS or isinstance(value, type) or not callable(value):
         return False
     return not isinstance(value, FunctionType) or value.__module__ in (*_PYTHON_MODULES, "torch._jit_internal")
@@ -94,7 +101,7 @@ _OVERLOADS = (OpOverload, OpOverloadPacket)
 
 
 def is_operation(function: Any) -> bool:
-    """Whether a call is one node of the graph."""
+    """True if a call is one node of the graph."""
     process = state.PROCESS
     # What the program said comes first, in both directions.
     if id(function) in process.disallowed:
@@ -103,8 +110,11 @@ def is_operation(function: Any) -> bool:
 
 
 def rely_on_names(ctx: Tracer, function: object) -> None:
-    """What runs a graph may look its functions up by their names, and torch's functions in Python do so among
-    themselves: where a program has put others there, it runs as in eager."""
+    """Relies on the names under which an operation is found, and on those that its code looks up.
+
+    What runs a graph may look functions up by their names, and torch's functions in Python do so among themselves:
+    where a program has put others there, it runs as in eager.
+    """
     # A function that was replaced before it was captured is one the graph would not call; one replaced later fails the
     # guard.
     for path, home, original in _names_behind(function):
@@ -134,6 +144,7 @@ def _names_behind(function: object) -> list[tuple[AttrSource, ModuleType, object
 
 
 def record_operations(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """The family of torch's functions that go into the graph as they are."""
     name = getattr(function, "__name__", "")
     # Questions about memory and layout, of which fakes do not know the answer: asked of the real tensor, with a guard.
     if name in QUESTIONS and args and isinstance(asked := args[0], TensorValue) and len(args) == 1 and not kwargs:
@@ -149,6 +160,7 @@ def record_operations(ctx: World, function: object, args: Sequence[Value], kwarg
 
 
 def _tensor_method(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """A method of tensors, recorded by its name where it is torch's own."""
     name = getattr(function, "__name__", "")
     # Not what the name stands for now: the program's own, or torch's that was replaced.
     if getattr(torch.Tensor, name, None) is not function:
@@ -178,12 +190,16 @@ def _tensor_method(ctx: World, function: object, args: Sequence[Value], kwargs: 
 
 
 def _is_a_view_that_others_come_from(value: Value) -> bool:
-    """A graph makes it again beside them, so that their gradients would not come by it."""
+    """True for a view from which tensors of the graph were computed already.
+
+    A graph makes it again beside them, so that their gradients would not come by it.
+    """
     made = isinstance(value, TensorValue) and value.source is None and value.fake.requires_grad
     return made and bool(value.node.users) and is_view(value.fake)  # type: ignore[attr-defined]
 
 
 def _requires_grad_already(args: Sequence[Value], kwargs: Mapping[str, Value]) -> bool:
+    """True if ``requires_grad_`` changes nothing."""
     tensor, wanted = args[0], [*args[1:], *kwargs.values(), TRUE][0]
     known = isinstance(tensor, TensorValue) and isinstance(wanted, ConstantValue)
     return known and tensor.fake.requires_grad is wanted.value  # type: ignore[attr-defined]
@@ -287,7 +303,7 @@ def make_size(ctx: Tracer, items: Value | None = None) -> Value:
 
 @rule(torch.Tensor.new, kinds=(TensorValue,))
 def legacy_new(ctx: Tracer, like: TensorValue, *args: Value, **options: Value) -> Value:
-    """It takes a size for sizes and any other tuple for data, and a graph's sizes are tuples."""
+    """``Tensor.new``: it takes a size for sizes and any other tuple for data, and a graph's sizes are tuples."""
     sizes = realize(ctx, args[0]) if len(args) == 1 else None
     if sizes is not None and sizes.python_type() is torch.Size:
         return ctx.record("new_empty", [like, sizes], options, method=True)
@@ -327,7 +343,10 @@ if get_privateuse1_backend_name:
 
 @rule(torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
 def has_torch_function(ctx: World, *args: Value) -> Value:
-    """Tensors of subclasses do not come into graphs; other objects may have one as well."""
+    """True if an operand has a ``__torch_function__``.
+
+    Tensors of subclasses do not come into graphs; other objects may have one.
+    """
     others = (arg for arg in args if not isinstance(realize(ctx, arg), (TensorValue, ConstantValue)))
     return boolean(any(is_tensor_like(ctx, each).truth(ctx) for each in others))
 
@@ -339,7 +358,7 @@ def any_has_torch_function(ctx: World, args: SequenceValue) -> Value:
 
 @rule(DisableTorchFunctionSubclass)
 def without_subclasses(ctx: Tracer) -> Value:
-    """What torch computes within it are plain tensors; programs may use those of subclasses."""
+    """The context in which torch's own code computes with plain tensors; programs may use those of subclasses."""
     if not ctx.in_library():
         ctx.stop(Kind.CONTEXT, "code of tensor subclasses is switched off")
     return ctx.call(ctx.literal(contextlib.nullcontext), [])
@@ -352,7 +371,7 @@ def profiler_range(ctx: Tracer, name: Value, args: Value = NONE) -> Value:
 
 @rule(record_function.__exit__, kinds=(UserObject, None, None, None))
 def end_profiler_range(ctx: World, entered: UserObject, *exception: Value) -> Value:
-    """One that was entered before this graph ends after it."""
+    """Ends a range that was entered before this graph, after it."""
     ctx.commit()
     ctx.effects.calls.append((record_function.__exit__, (entered, NONE, NONE, NONE)))
     return NONE
@@ -365,7 +384,7 @@ rule(log_api_usage_once)(_answer(NONE))
 
 
 def torch_constants(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """Small questions about dtypes and devices that torch answers in C."""
+    """The family of small questions about dtypes and devices that torch answers in C."""
     name = getattr(function, "__name__", "")
     if root_package(function) == "torch" and name in ("promote_types", "result_type", "can_cast", "type"):
         return fold(ctx, function, args, kwargs)

@@ -1,4 +1,4 @@
-"""Torch's modes and settings: what reads them, and contexts and functions that switch them.
+"""Torch's modes and settings: rules for whatever reads them, and for contexts and functions that switch them.
 
 Where a graph begins, every version relies on them (``recording/library_state``); here is what the code itself does.
 """
@@ -41,6 +41,8 @@ from capture.values.function import BuiltinValue, FunctionValue
 
 
 def _reading(function: Callable[..., object], *, guarded: bool) -> None:
+    """Registers a function that reads state; the answer is relied on where no other guard says so."""
+
     def read(ctx: World, *args: Value, **kwargs: Value) -> Value:
         operands = [constant_of(ctx, arg) for arg in args]
         try:
@@ -64,13 +66,13 @@ def _reading(function: Callable[..., object], *, guarded: bool) -> None:
 
 
 def _rely_on_autocast_dtype(ctx: World, device: str) -> None:
-    """Within the code it may be another, which follows from what it is at the beginning."""
+    """Relies on the dtype of autocast at the beginning: another one within the code follows from it."""
     ctx.state_read[f"torch.get_autocast_dtype for {device}"] = partial(torch.get_autocast_dtype, device)
 
 
 @cache
 def _raised_by(function: Callable[..., object]) -> Callable[[], str]:
-    """What tells the error of a function that reads state; nothing where it has an answer."""
+    """A function that names the error of one that reads state; it gives an empty text where that has an answer."""
 
     def raised() -> str:
         try:
@@ -109,6 +111,7 @@ if torch.backends.cuda.is_built():  # otherwise it only raises, which is for the
 
 def _grad_context(cls: type) -> Callable[..., Value]:
     def make(ctx: World, function: Value | None = None) -> Value:
+        # Without a function it is a context, with one a decorator.
         context = TorchContext(cls, ())
         return context if function is None else decorate(ctx, context, function)
 
@@ -121,6 +124,7 @@ for _cls in (torch.no_grad, torch.enable_grad):
 
 @rule(torch.set_grad_enabled, kinds=(None,))
 def set_grad_enabled(ctx: World, mode: Value) -> Value:
+    # Torch converts it, or raises.
     if mode.python_type() is not bool:
         ctx.stop(Kind.CONTEXT, "`set_grad_enabled` is given something that is no bool")
     previous = torch.is_grad_enabled()
@@ -147,6 +151,8 @@ def make_inference_mode(ctx: World, mode: Value = TRUE) -> Value:
 
 
 def _autocast(cls: type) -> Callable[..., Value]:
+    """The rule for one of the classes of autocast."""
+
     def make(ctx: World, *args: Value, **kwargs: Value) -> Value:
         given = [constant_of(ctx, arg) for arg in args], {k: constant_of(ctx, v) for k, v in kwargs.items()}
         # A real one is made, for its checks and warnings, and thrown away.
@@ -179,6 +185,7 @@ _GIVE_THEMSELVES = (torch.autocast, record_function)
 
 @rule(*(cls.__enter__ for cls in _CONTEXTS), enter_context, kinds=(TorchContext,))
 def enter(ctx: World, context: TorchContext) -> Value:
+    """Enters a context, in the graph and for the fakes."""
     # They keep what was before in themselves, once.
     if context in ctx.effects.contexts:
         ctx.stop(Kind.CONTEXT, f"a `{context.cls.__name__}` context is entered a second time")
@@ -186,18 +193,20 @@ def enter(ctx: World, context: TorchContext) -> Value:
         hint = "use it in a with statement"
         ctx.stop(Kind.CONTEXT, "`inference_mode` is entered by a call, and ends with its object", hint)
     ctx.commit()
+    # The fakes that follow are computed in the mode, and the graph has a node that switches it.
     context.enter(ctx.graph)
     ctx.effects.enter(context)
     return context if issubclass(context.cls, _GIVE_THEMSELVES) else NONE
 
 
 def _is_held(ctx: World) -> bool:
-    """Whether a statement, or the standard library's code, enters a context: those keep it until they leave it."""
+    """True if a statement, or the standard library's code, enters a context: those keep it until they leave it."""
     return ctx.frames[-1].current.op == "BEFORE_WITH" or ctx.frames[-1].function.namespace.trusted
 
 
 @rule(*(cls.__exit__ for cls in _CONTEXTS), leave_context, kinds=(TorchContext, None, None, None))
 def leave(ctx: World, context: TorchContext, *exception: Value) -> Value:
+    """Leaves a context, in an order in which each finds what it has to put back."""
     active, name = ctx.effects.contexts, context.cls.__name__
     # Grad modes put back what they found, in any order; others have to be left in the order in which they were entered.
     if not context.is_grad_mode:

@@ -1,7 +1,7 @@
 """``torch.func``: what is transformed is evaluated on tensors as it sees them, and becomes a module within the graph.
 
 Under ``vmap`` a function sees one sample; under the others, the whole.  What the transform makes of it is found out by
-torch itself, on tensors without data.
+torch itself, on fake tensors.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def vjp(ctx: World, func: Value, *primals: Value, has_aux: Value = NONE) -> Valu
 
 
 def _surroundings(ctx: Tracer) -> object:
-    """What decides how operations are done, besides their operands."""
+    """The modes that decide how operations are done, besides their operands."""
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), tuple(ctx.effects.contexts)
 
 
@@ -103,6 +103,7 @@ def call(ctx: World, made: TransformValue, *args: Value, **kwargs: Value) -> Val
 
 
 def _pull(ctx: World, pull: PullbackValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """The call of a pullback: one node with ``vjp``, as long as nothing has changed since that was called."""
     needed = [value.fake for value in (*pull.body.given, *reachable(pull.primals)) if isinstance(value, TensorValue)]
     # Memory written since ``vjp`` was called.
     written = set(ctx.graph.mode.journal.order[pull.written :])
@@ -115,7 +116,7 @@ def _pull(ctx: World, pull: PullbackValue, args: Sequence[Value], kwargs: Mappin
 
 
 def transform_of(ctx: Tracer, function: FunctionValue) -> TransformValue | None:
-    """What a function that ``torch.func`` made outside of the captured code does; None for other functions."""
+    """The transform of a function that ``torch.func`` made outside of the captured code; None for other functions."""
     name = _MADE_BY.get(function.code)
     if name is None:
         return None
@@ -164,6 +165,7 @@ def _body(ctx: World, made: TransformValue, args: Sequence[Value], kwargs: Mappi
 def _node(
     ctx: World, made: TransformValue, body: Body, operands: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value:
+    """Adds the node that calls a transform of a body."""
     # Of the arguments only tensors go into the node: the others are constants of the body.
     tree = TupleValue([_plain_containers(ctx, value) for value in operands])
     named = _dict({key: _plain_containers(ctx, value) for key, value in kwargs.items()})
@@ -175,6 +177,7 @@ def _node(
 
 
 def _value_of(node: fx.Node) -> Value:
+    """The value of a node outside that a body uses."""
     found = node.meta["val"]
     return TensorValue(node, found) if isinstance(found, torch.Tensor) else SymbolicNumber(node, found)
 
@@ -190,6 +193,7 @@ class _Inner:
         self.entries: list[object] = []
 
     def see(self, value: Value, number: int | None) -> Value:
+        """The argument as the function sees it: a container with other tensors in it."""
         value = realize(self.ctx, value)
         if isinstance(value, TensorValue):
             return self._tensor(value, number)
@@ -206,6 +210,7 @@ class _Inner:
         return value
 
     def _tensor(self, value: TensorValue, number: int | None) -> Value:
+        """A tensor as the function sees it: one sample, a leaf to differentiate by, or the same tensor once more."""
         dim = None if self.dims is None else next(self.dims)
         if value.fake.is_inference() and self.differentiated:
             self.ctx.stop(Kind.FUNCTION_TRANSFORM, f"{value.describe()} was made in inference mode", HINT)
@@ -228,7 +233,7 @@ class _Inner:
 def _dims(
     ctx: World, made: TransformValue, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> Iterator[int | None] | None:
-    """Of each leaf of the arguments, the dimension that is mapped over; None where nothing is."""
+    """The dimension that is mapped over, for each leaf of the arguments; None where nothing is mapped."""
     if made.name != "vmap":
         return None
     leaves, spec = pytree.tree_flatten(tuple(args))
@@ -240,14 +245,14 @@ def _dims(
 
 
 def _has_parts(leaf: object, dim: object) -> bool:
-    """Whether there is a first part along a dimension, of which a fake can be made."""
+    """True if there is a first part along a dimension, of which a fake can be made."""
     if not isinstance(leaf, torch.Tensor) or not isinstance(dim, int):
         return False
     return -leaf.dim() <= dim < leaf.dim() and leaf.shape[dim] > 0
 
 
 def _tree(ctx: Tracer, value: Value) -> object:
-    """The tree that torch sees, with tensors without data in it and None for whatever is no tensor."""
+    """The tree that torch sees, with fake tensors in it and None for whatever is no tensor."""
     value = realize(ctx, value)
     if isinstance(value, TensorValue):
         return value.fake
@@ -261,6 +266,7 @@ def _tree(ctx: Tracer, value: Value) -> object:
 
 
 def _plain_containers(ctx: Tracer, value: Value) -> Value:
+    """The arguments as tuples, lists and dicts of tensors; other leaves are None."""
     value = realize(ctx, value)
     if isinstance(value, SequenceValue):
         items = [_plain_containers(ctx, item) for item in value.items]
@@ -277,7 +283,7 @@ def _dict(items: Mapping[str, Value]) -> DictValue:
 
 
 def _arranged(ctx: Tracer, returned: Value, results: list[TensorValue]) -> object:
-    """What the function returned, with numbers for its tensors; those are added to ``results``."""
+    """The arrangement of what the function returned, with numbers for its tensors; those are added to ``results``."""
     returned = realize(ctx, returned)
     arrange = functools.partial(_arranged, ctx, results=results)
     if isinstance(returned, TensorValue):

@@ -35,6 +35,7 @@ def start_kernel(ctx: World, kernel: KernelValue, grid: Value, /, *args: Value, 
     except Refused as reason:
         hint = "what is before and behind it is compiled"
         ctx.stop(Kind.TRITON, f"a Triton kernel is started as it is: {reason}", hint)
+    # A grid is called for each configuration, which is more often than in eager.
     if any(value.source is not None for value in changed):
         ctx.stop(Kind.TRITON, "the grid of a Triton kernel is a function that changes objects outside of it")
     ctx.record(target, [*tensors, *(ListValue(list(items)) for items in numbers)], {})
@@ -42,7 +43,7 @@ def start_kernel(ctx: World, kernel: KernelValue, grid: Value, /, *args: Value, 
 
 
 class _Evaluator:
-    """Calls of kernels in evaluated code."""
+    """The caller of kernels in evaluated code: an item is a value."""
 
     def __init__(self, ctx: Any) -> None:
         self.ctx = ctx
@@ -63,6 +64,7 @@ class _Evaluator:
             raise Refused(f"it is given {value.describe()}") from None
 
     def _number(self, value: ScalarValue) -> object:
+        """A number of the run: known now, a float in a tensor, or a symbol."""
         number = value.of_this_call()
         if number is not None:
             return number
@@ -74,6 +76,8 @@ class _Evaluator:
         return symbol.example
 
     def _object(self, value: UserObject) -> object:
+        """An object of Triton's, a constant of the operator, which is relied on as that very object."""
+        # The operator holds the object itself, which is not there yet, or not as it will be.
         if value.source is None or value.overlay:
             raise Refused(f"it is given {value.describe()}")
         self.ctx.guard(value.source, "is", value.obj)
@@ -84,11 +88,14 @@ class _Evaluator:
         return made
 
     def holder(self, item: Value, *, written: bool) -> Value | None:
+        """The tensor to hand over for one that views its memory."""
         fake = self.seen(item)
         memory = memory_of(fake)
+        # The graph's inputs are handed over themselves; views of them are made within the operator.
         inputs = [self.ctx.tensors[id(given)] for given in self.ctx.graph.inputs_over.get(memory, ())]
         if inputs:
             return self._input(item, inputs, written=written)
+        # Made in the graph, where fakes and tensors fill their memory alike.
         if covers(fake):
             return item
         return next((v for v in self.ctx.tensors.values() if memory_of(v.fake) == memory and covers(v.fake)), None)
@@ -98,6 +105,7 @@ class _Evaluator:
         given = inputs[0]
         if not written and any(value is realize(self.ctx, item) for value in inputs):
             return item
+        # Whose memory is more than what is passed, or held by two inputs: nobody could make the view from one of them.
         if len(inputs) > 1 or (written and not (covers(given.fake) and covers(given.obj))):
             return None
         if written:
@@ -115,8 +123,10 @@ class _Evaluator:
         return [*value.shape(self.ctx).elements(self.ctx), *strides, self.ctx.call_builtin(operator.sub, begins, {})]
 
     def _asked(self, value: TensorValue, question: str, answer: Any, *dim: int) -> Value:
+        """A stride or an offset: a number, or a symbol that the graph asks the tensor for."""
         if isinstance(answer, int):
             return ConstantValue(answer)
+        # A symbolic stride is a question to the tensor, put into the graph.
         asked: Value = self.ctx.record(question, [value, *map(ConstantValue, dim)], {}, method=True)
         return asked
 

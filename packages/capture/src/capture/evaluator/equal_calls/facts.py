@@ -19,7 +19,7 @@ _SIMPLE = (bool, int, str, bytes, NoneType, float, complex, range, frozenset, tu
 
 
 def same_constant(left: object, right: object) -> bool:
-    """Also of the two zeros of floats, and of ``1``, ``1.0`` and ``True``."""
+    """True for equal constants of one type; also tells the zeros of floats apart, and ``1``, ``1.0`` and ``True``."""
     return left is right or (
         type(left) is type(right) and type(left) in _SIMPLE and left == right and repr(left) == repr(right)
     )
@@ -42,7 +42,7 @@ _CHECKS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def holds(kind: str, payload: tuple[Any, ...], obj: object) -> bool:
-    """Whether a guard would let this object pass; refuses where that is not known here."""
+    """True if a guard would let this object pass; refuses where that is not known here."""
     if kind == "absent":
         return obj is MISSING
     if kind not in _CHECKS:
@@ -60,7 +60,7 @@ def of_input(tensor: torch.Tensor) -> tuple[object, ...]:
 
 
 def of_fake(fake: torch.Tensor) -> tuple[object, ...]:
-    """The same of a tensor that was computed in the graph."""
+    """All that evaluation may see of a tensor that was computed in the graph."""
     if fake.layout is not torch.strided:
         raise Refused
     try:
@@ -72,7 +72,7 @@ def of_fake(fake: torch.Tensor) -> tuple[object, ...]:
 
 
 def of_writes(written: Mapping[str, Value]) -> tuple[object, ...]:
-    """What the frame wrote to attributes of a tensor, which its value keeps."""
+    """The attributes of a tensor that the frame wrote, which its value keeps."""
     if not all(type(value) is ConstantValue for value in written.values()):
         raise Refused
     told = ((name, value) for name, value in written.items() if isinstance(value, ConstantValue))

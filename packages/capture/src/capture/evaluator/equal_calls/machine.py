@@ -52,12 +52,13 @@ _MOST_TAPES = 6  # of a class
 
 
 def machine_for(inputs: Inputs, assumptions: Assumptions, options: Options, signals: HeldSignals) -> Machine:
+    """The machine for these options."""
     kind = MachineOfEqualCalls if options.equal_calls else Machine
     return kind(inputs, assumptions, options, signals)
 
 
 class MachineOfEqualCalls(Machine):
-    """As ``Machine``; what it does besides is nobody else's to see."""
+    """A `Machine` that takes tapes of calls and does equal calls again; to everyone else it is one."""
 
     def __init__(self, *args: Any) -> None:
         self._takings: list[Taking] = []
@@ -86,14 +87,17 @@ class MachineOfEqualCalls(Machine):
         return function.call(self, args, kwargs or {})
 
     def _may_be_equal(self, module: ModuleValue) -> bool:
+        """True if the call of a module is one that a tape could tell of."""
         if module.source is None or module.overlay or module.deleted or module._view is not None or self._within:
             return False
         busy = self.graph.shape_env is not None or self.graph.transforms or self.effects.locks.is_holding()
         return not (busy or self.assumptions.one_by_one or self.keys.has_some() or self.defined)
 
     def _module_called(self, module: ModuleValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The result of a module's call: done again by a tape that fits, else evaluated."""
         cls, obj = module.cls, module.obj
         self._sights[cls] += 1
+        # The first call of a class meets what is outside of all of them: its tape would fit no other.
         if self._sights[cls] == 1:
             return module.call(self, args, kwargs)
         assert module.source is not None
@@ -103,6 +107,7 @@ class MachineOfEqualCalls(Machine):
             if self._tables_are_known(obj):
                 raise Refused
             outside = [value for value in (*args, *kwargs.values()) if not isinstance(value, TensorValue)]
+            # An argument that leads to the module, or holds it, is not the same for another module.
             if leads_to(outside, tape):
                 raise Refused
             tape.given_memories = frozenset(memory_of(v.fake) for v in tape.slots.values if isinstance(v, TensorValue))
@@ -119,6 +124,7 @@ class MachineOfEqualCalls(Machine):
                 if self.options.verify_equal_calls:
                     return self._verified(known, tape, module, args, kwargs)
                 return self._done_again(known, tape)
+        # So many kinds of calls that one more is unlikely to be met again.
         if len(tapes) >= _MOST_TAPES:
             return module.call(self, args, kwargs)
         result, taking = self._taken(tape, module, args, kwargs)
@@ -127,7 +133,7 @@ class MachineOfEqualCalls(Machine):
         return result
 
     def _shared(self, slots: Slots) -> tuple[object, ...]:
-        """Which tensors among the arguments lie in one memory, or in that of the graph's inputs."""
+        """The tensors among the arguments that lie in one memory, or in that of the graph's inputs."""
         memories = [memory_of(value.fake) for value in slots.values if isinstance(value, TensorValue)]
         shared = self.graph.inputs_over
         return tuple((memory if memory in shared else None, memories.index(memory)) for memory in memories)
@@ -136,7 +142,7 @@ class MachineOfEqualCalls(Machine):
         return _memory_of(value.obj) in self._shared_memories
 
     def _state(self) -> tuple[object, ...]:
-        """What else a call may go by."""
+        """All that a call may go by besides its module and its arguments."""
         caller = self.frames[-1]
         autocast = tuple((torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda"))
         modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), autocast
@@ -145,7 +151,7 @@ class MachineOfEqualCalls(Machine):
         return self._epoch_now(), modes, handling, contexts, caller.code, Same(caller.function.namespace)
 
     def _counts(self) -> tuple[object, ...]:
-        """What a call that can be done again leaves alone."""
+        """Counts of all that a call leaves alone if it can be done again."""
         graph, effects = self.graph, self.effects
         of_graph = len(graph.readers), len(graph.used_up), len(graph.reentrant), len(graph.lost_histories)
         regions = len(graph.regions._calls), graph.spoilt, graph.transforms, len(graph.views), len(graph.told)
@@ -157,6 +163,7 @@ class MachineOfEqualCalls(Machine):
         return len(self.graph.graph.nodes) if "graph" in vars(self.graph) else 0
 
     def _tables_are_known(self, obj: torch.nn.Module) -> bool:
+        """True if evaluated code has looked at a table of the module, whose items a change would then have to show."""
         held = object.__getattribute__(obj, "__dict__")
         tables = (held, *(held.get(name) for name in ("_parameters", "_buffers", "_modules")))
         return any(table is not None and self._met.find(table) is not None for table in tables)
@@ -166,6 +173,7 @@ class MachineOfEqualCalls(Machine):
     def _taken(
         self, tape: Tape, module: ModuleValue, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> tuple[Value, Taking]:
+        """The result of evaluating a call, with the tape that was taken of it."""
         taking = Taking(tape, len(self.frames), self._shares_memory)
         counts, nodes = self._counts(), self._node_count()
         self._takings.append(taking)
@@ -190,7 +198,7 @@ class MachineOfEqualCalls(Machine):
 
     @contextmanager
     def _event(self) -> Iterator[None]:
-        """What happens meanwhile is one event for those who take tapes."""
+        """A context in which all that happens is one event for those who take tapes."""
         before = self._node_count()
         self._within += 1
         try:
@@ -229,6 +237,7 @@ class MachineOfEqualCalls(Machine):
         known = self._met.find(obj)
         with self._event():
             value = self._wrapped(obj, source)
+        # Each path to a constant makes a value of its own: that its object was met says nothing.
         if isinstance(value, ConstantValue):
             known = None
         self._tell(lambda taking: taking.wrapped(obj, source, value, known))
@@ -283,6 +292,7 @@ class MachineOfEqualCalls(Machine):
             operands[id(taking)] = taking.operands(args, kwargs)
 
         self._tell(look)
+        # All operations within the event are this one's: the tape has the outermost.
         watching = Watching(self.graph)
         with self._event():
             result = super().record(target, args, kwargs, method=method)
@@ -300,8 +310,11 @@ class MachineOfEqualCalls(Machine):
             self._changed.add(id(value))
 
     def _epoch_now(self) -> int:
-        """What exists only here may hang on what existed before.  Where it hung there when it changed and no longer
-        does, something on the way to it has changed, too."""
+        """The number of changes so far that a call may come upon.
+
+        What exists only here may hang on what existed before.  Where it hung there when it changed and no longer does,
+        something on the way to it has changed, too.
+        """
         changed, self._changed = self._changed, set()
         if (
             changed
@@ -352,7 +365,7 @@ class MachineOfEqualCalls(Machine):
 
     @contextmanager
     def _alone(self, trial: AbstractContextManager[None]) -> Iterator[None]:
-        """Within a trial run every call is evaluated."""
+        """A trial run, within which every call is evaluated."""
         self._refuse("there is a trial run")
         self._within += 1
         try:
@@ -369,10 +382,11 @@ class MachineOfEqualCalls(Machine):
     # -- doing it again ------------------------------------------------------------------------------------------
 
     def _fits(self, known: Tape, tape: Tape) -> bool:
-        """Whether all that was found in one call is found in another; nothing has been done for it yet."""
+        """True if all that was found in one call is found in another; nothing has been done for it yet."""
         if known.state != tape.state or known.given != tape.given:
             return False
         try:
+            # A tensor from elsewhere that was written to since.
             if any(of_fake(tensor.fake) != fact for tensor, fact in known.outside.values()):
                 return False
             for step in known.paths.steps:
@@ -390,6 +404,7 @@ class MachineOfEqualCalls(Machine):
         tape.paths = Paths(root, obj)
 
     def _events_fit(self, known: Tape, tape: Tape) -> bool:
+        """True if the objects of the other module are such as the tape met, and its guards hold for them."""
         paths = tape.paths
         objects: dict[int, object] = {}  # by slot
         memories: set[int] = set()
@@ -411,15 +426,17 @@ class MachineOfEqualCalls(Machine):
         return True
 
     def _is_apart(self, obj: object, known: Tape, tape: Tape) -> bool:
-        """Whether a tensor that was met before is not one that the call has besides."""
+        """True if a tensor that was met before is not one that the call has besides."""
         value = self._met.find(obj)
         assert isinstance(value, TensorValue)
         others = id(value) in known.outside or id(value) in tape.slots.numbers or self._shares_memory(value)
         return not others and memory_of(value.fake) not in tape.given_memories
 
     def _is_such(self, obj: Any, event: Wrapped, memories: set[int], objects: dict[int, object]) -> bool:
+        """True if an object is what the tape met in its place, and as new, or as known, as that was."""
         if obj is MISSING:
             return False
+        # Met before, outside of the module: it has to be the very object.
         if isinstance(event.fact, Same):
             return self._met.find(obj) is event.fact.held
         assert isinstance(event.fact, tuple)
@@ -430,6 +447,7 @@ class MachineOfEqualCalls(Machine):
             value = self._met.find(obj)
             alone = sum(each is obj for each in objects.values()) == 1
             return alone and type(value) is TensorValue and of_known(value) == event.fact
+        # New to the tape's call, so it has to be new to this one: else a tied weight would pass for two.
         if self._met.find(obj) is not None or sum(each is obj for each in objects.values()) > 1:
             return False
         if kind is TensorValue:
@@ -443,9 +461,11 @@ class MachineOfEqualCalls(Machine):
         return fact_of_object(obj, kind) == tuple(fact)
 
     def _done_again(self, known: Tape, tape: Tape) -> Value:
+        """Does the events of the tape again, on the paths and tensors of this call."""
         paths, slots, outer = self._followed, tape.slots, self._place
         self.commit()
         self.done_again += 1
+        # The callers' handlers see errors of these operations, too: a restart after one has to know.
         self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
         try:
             for event in known.events:
@@ -456,6 +476,7 @@ class MachineOfEqualCalls(Machine):
                 elif isinstance(event, Wrapped):
                     value = self.wrap(paths.objects[event.path], paths.sources[event.path])
                     self._insist_on_the_same_value(event, value, slots)
+                # Whoever takes a tape is to be told of the operation, which the graph alone does not tell.
                 elif event.recipe is None or self._takings:
                     self._place = event.location or outer
                     self._record_again(event, slots)
@@ -467,7 +488,10 @@ class MachineOfEqualCalls(Machine):
         return built(known.result, slots.values, self.literal)
 
     def _repeat(self, recipe: Recipe, first: Slots, slots: Slots) -> None:
-        """Who takes a tape would have to be told what it gives."""
+        """Puts a node into the graph again, by its recipe.
+
+        Not while a tape is taken: who takes it would have to be told what the node gives.
+        """
         insist_on_room(self)
         try:
             value = done_again(recipe, first.nodes, slots.values, self.graph)
@@ -483,6 +507,7 @@ class MachineOfEqualCalls(Machine):
         slots.add(value)
 
     def _record_again(self, event: Recorded, slots: Slots) -> None:
+        """Records an operation once more, on this call's operands."""
         args = [built(shape, slots.values, self.literal) for shape in event.args]
         kwargs = {name: built(shape, slots.values, self.literal) for name, shape in event.kwargs}
         result = self.record(event.target, args, kwargs, method=event.method)
@@ -495,6 +520,7 @@ class MachineOfEqualCalls(Machine):
             self._give_up(f"{event.target} gives something else")
 
     def _insist_on_the_same_value(self, event: Wrapped, value: Value, slots: Slots) -> None:
+        """Makes sure that what was met is the value that the tape has in this place."""
         if event.slot == len(slots.values):
             slots.add(value)
         else:
@@ -508,7 +534,7 @@ class MachineOfEqualCalls(Machine):
                 self._give_up("an object of another kind is met")
 
     def _give_up(self, why: str) -> NoReturn:
-        """Too late to evaluate the call instead: the whole frame is evaluated once more, call by call."""
+        """Starts the evaluation of the frame again, call by call: it is too late to evaluate only this one."""
         if self.options.verify_equal_calls:
             raise InternalError(f"a call was no equal one after all: {why}")
         self.restart(one_by_one=True)
@@ -518,6 +544,7 @@ class MachineOfEqualCalls(Machine):
     def _verified(
         self, known: Tape, tape: Tape, module: ModuleValue, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> Value:
+        """The result of evaluating a call that would be done again, whose own tape has to be the same."""
         result, taking = self._taken(tape, module, args, kwargs)
         what = f"the call of {module.describe()} was to be an equal one"
         if taking.refused:

@@ -25,7 +25,7 @@ class Refused(Exception):
 
 
 MISSING = object()
-"""What is found where nothing is."""
+"""The object that stands for finding nothing."""
 PLAIN_DICTS = (dict, collections.OrderedDict)
 Step = tuple[int, type[Derived], object]
 """The number of the path that this goes on from, how, and to what."""
@@ -66,7 +66,7 @@ class Paths:
         self._numbers: dict[Source, int | None] = {root: 0}
 
     def number(self, source: Source) -> int | None:
-        """Of a path, which is added if need be; None where it does not lead through the root."""
+        """The number of a path, which is added if need be; None where it does not lead through the root."""
         if source in self._numbers:
             return self._numbers[source]
         found: int | None = None
@@ -84,12 +84,14 @@ class Paths:
         return len(self.sources) - 1
 
     def lead_to(self, source: Source, number: int) -> bool:
-        """A path from elsewhere to what is found on one of these is another name of it; False where it, or what lies
-        behind it, was asked for as a path from elsewhere."""
+        """Makes a path from elsewhere another name of a numbered one.
+
+        False where it, or what lies behind it, was asked for as a path from elsewhere.
+        """
         return self._numbers.setdefault(source, number) == number
 
     def follow(self, step: Step, source: Source | None = None) -> None:
-        """Go one step on."""
+        """Goes one step on, and keeps what is found there."""
         parent, kind, told = step
         owner = self.objects[parent]
         if owner is MISSING:

@@ -32,6 +32,8 @@ _OF_THIS_NODE = frozenset({"example_value", "val", "version", "location"})
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
+    """All that it takes to put an operation into the graph again, in the place of other operands."""
+
     node: fx.Node
     part: Part | None  # of a result that can be made without running anything
     fact: object
@@ -41,7 +43,7 @@ class Recipe:
 
 
 class Watching:
-    """How much there is of what an operation may do besides giving a result."""
+    """The counts of all that an operation may do besides giving a result, from before it is recorded."""
 
     def __init__(self, graph: GraphRecorder) -> None:
         self.graph = graph
@@ -50,7 +52,7 @@ class Watching:
         self.operations, self.nodes = graph.operations, len(graph.graph.nodes)
 
     def recipe(self, result: Value) -> Recipe | None:
-        """To be asked for when the operation is recorded; None where it has to run each time."""
+        """The recipe of the operation, asked for when it is recorded; None where it has to run each time."""
         graph, journal = self.graph, self.graph.mode.journal
         if type(result) is not TensorValue or result.node is not next(iter(reversed(graph.graph.nodes))):
             return None  # it may have given an operand back
@@ -72,7 +74,7 @@ class Watching:
 
 
 def _own_memory(remembered: Remembered, operands: list[object], result: torch.Tensor) -> Part | None:
-    """Of a tensor that can be made again without running anything."""
+    """The part of a result that can be made again without running anything; None where it cannot."""
     (part, *_) = remembered.parts_of(operands, [result]) or [None]
     if part is None or part.operand is not None or of_fake(made_again(part, ())) != of_fake(result):
         return None
@@ -105,12 +107,14 @@ def done_again(
 
 
 def _made(recipe: Recipe, part: Part, graph: GraphRecorder) -> torch.Tensor:
+    """A tensor like the one that the operation gave, with its effects on the journal."""
     graph.mode.journal.work += recipe.work
     graph.mode.journal.note_again(recipe.effects)
     return made_again(part, ())
 
 
 def _run(recipe: Recipe, args: tuple[Argument, ...], kwargs: dict[str, Argument], graph: GraphRecorder) -> torch.Tensor:
+    """The result of the operation on the fakes of this call, which has to be what it was."""
     given = fx.node.map_arg(args, lambda node: node.meta["val"])
     options = fx.node.map_arg(kwargs, lambda node: node.meta["val"])
     target, journal = recipe.node.target, graph.mode.journal
@@ -127,6 +131,7 @@ def _run(recipe: Recipe, args: tuple[Argument, ...], kwargs: dict[str, Argument]
         let_through(error)
         raise NotAsBefore from error
     known = isinstance(fake, torch.Tensor) and any(fake is each for each in given)
+    # An operand that came back, or a fake that differs in a fact: then the tape does not tell of this call.
     if known or type(fake) is not FakeTensor or of_fake(fake) != recipe.fact:
         raise NotAsBefore
     if journal.doubts != doubts or len(journal.order) != written:

@@ -29,8 +29,10 @@ _CODE = (FunctionValue, ClassValue, BuiltinValue, PythonModuleValue)
 
 
 def leads_to(values: Iterable[Value], tape: Tape) -> bool:
-    """Whether one of these, or what is known of what it refers to, belongs to the module that is called.  The
-    tensors among them are from outside of the call, and what they are now is noted."""
+    """True if one of these, or what is known of what it refers to, belongs to the module that is called.
+
+    The tensors among them are from outside of the call, and what they are now is noted.
+    """
     seen: set[int] = set()
     todo = [settled(value) for value in values]
     while todo:
@@ -38,6 +40,7 @@ def leads_to(values: Iterable[Value], tape: Tape) -> bool:
         if id(value) in seen:
             continue
         seen.add(id(value))
+        # Too much to look at: it is taken to lead to the module.
         if len(seen) > _MOST_LOOKED_AT or id(value) in tape.slots.numbers:
             return True
         if value.source is not None and tape.paths.number(value.source) is not None:
@@ -50,6 +53,7 @@ def leads_to(values: Iterable[Value], tape: Tape) -> bool:
 
 
 def _referred(value: Value) -> list[Value]:
+    """The values that this one refers to, as far as they are known."""
     if isinstance(value, FunctionValue):
         named = value.keyword_defaults.values()
         return [*(getattr(cell, "content", cell) for cell in value.closure), *value.defaults, *named]
@@ -59,7 +63,7 @@ def _referred(value: Value) -> list[Value]:
 
 
 def fact_of(obj: object, value: Value) -> object:
-    """What a real object that is met on a path below the module is, as far as its value takes it for granted."""
+    """The facts about a real object below the module that its value takes for granted."""
     kind = type(value)
     if kind is ConstantValue:
         assert isinstance(value, ConstantValue)
@@ -71,14 +75,15 @@ def fact_of(obj: object, value: Value) -> object:
 
 
 def of_known(value: TensorValue) -> tuple[object, ...]:
-    """What a tensor is that was met before."""
+    """The facts about a tensor that was met before."""
     return Known, of_input(value.obj), of_fake(value.fake), of_writes(value.written), value.is_a_gradient
 
 
 def fact_of_object(obj: Any, kind: type) -> tuple[object, ...]:
-    """The same before there is a value."""
+    """The facts that are known of an object before it has a value."""
     if kind is TensorValue:
         return (of_input(obj),)
+    # No fact but its class: what evaluation asks of it comes as guards on its paths.
     if kind is ModuleValue:
         held = object.__getattribute__(obj, "__dict__")
         if not all(type(name) is str for name in held):
@@ -98,7 +103,7 @@ def fact_of_object(obj: Any, kind: type) -> tuple[object, ...]:
 
 
 class Taking:
-    """``depth`` is how many frames there were at the call."""
+    """A tape as it is being taken; ``depth`` is the number of frames at the call."""
 
     def __init__(self, tape: Tape, depth: int, shares_memory: Callable[[TensorValue], bool]) -> None:
         self.tape = tape
@@ -114,9 +119,12 @@ class Taking:
         self.refused = self.refused or why
 
     def wrapped(self, obj: object, source: Source, value: Value, known: Value | None) -> None:
+        """Notes that an object was met on a path."""
         paths, slots = self.tape.paths, self.tape.slots
         number = paths.number(source)
+        # On a path outside of the module: harmless where it is the same for every call.
         if number is None:
+            # Met before the call, or fixed: then the next call finds the same.
             fixed = known is not None or isinstance(value, (ConstantValue, *_CODE))
             self._insist(fixed and not leads_to([value], self.tape), f"{source.expression()} is met")
             return
@@ -134,7 +142,7 @@ class Taking:
         self.tape.events.append(Wrapped(number, slot, known is not None, fact))
 
     def _is_of_the_module(self, value: TensorValue, number: int) -> bool:
-        """Parameters that an optimizer was asked for before: which tensor of its list one is matters to no call."""
+        """True for a parameter of the module that its optimizer was asked for before: that matters to no call."""
         if value.source is None or id(value) in self.tape.outside or self.shares_memory(value):
             return False
         return memory_of(value.fake) not in self.tape.given_memories and self.tape.paths.lead_to(value.source, number)
@@ -142,6 +150,7 @@ class Taking:
     def guarded(
         self, source: Source | None, kind: str, payload: tuple[Any, ...], text: str, place: Location | None, new: bool
     ) -> None:
+        """Notes that something was relied on."""
         self._insist(source is not None, "several paths are related")
         assert source is not None
         number = self.tape.paths.number(source)
@@ -149,12 +158,14 @@ class Taking:
             self.outside += new
             return
         self._insist(holds(kind, payload, self.tape.paths.objects[number]), f"{source.expression()} is no such object")
+        # A guard that is asked twice is one event, as the set of guards has it once.
         key = number, kind, repr(payload)
         if key not in self._guarded:
             self._guarded.add(key)
             self.tape.events.append(Guarded(number, kind, payload, text, place))
 
     def operands(self, args: Sequence[Value], kwargs: Mapping[str, Value]) -> tuple[Any, Any]:
+        """The operands of an operation as shapes, from before it may write to them."""
         slots = self.tape.slots
         return tuple(shape_of(value, slots) for value in args), tuple(
             (name, shape_of(value, slots)) for name, value in kwargs.items()
@@ -169,6 +180,7 @@ class Taking:
         place: Location | None,
         recipe: Recipe | None,
     ) -> None:
+        """Notes that an operation was recorded."""
         facts: list[object] = []
         first = len(self.tape.slots.values)
         shape = shape_of(result, self.tape.slots, facts)
@@ -177,6 +189,8 @@ class Taking:
         self.tape.events.append(Recorded(target, method, *operands, shape, tuple(facts), place, recipe))
 
     def finish(self, result: Value) -> None:
+        """Ends the tape with what the call gave, and refuses it where that cannot be told."""
+        # A remark that a later step makes about a node would not be made when the node is put in again.
         if any(len(node.meta) != count for node, count in self._nodes):
             self.refuse("something was said of a node afterwards")
         try:
@@ -185,6 +199,7 @@ class Taking:
             self.refuse("of what it gives")
         if not self.refused and _has_lazy(self.tape.events, self.tape.result):
             self.refuse("something stays unseen")
+        # Looked at once more before the tape is used: they may have been written to.
         for value, fact in _tensors_of_others(self.tape.events):
             self.tape.outside.setdefault(id(value), (value, fact))
         if any(id(value) in self.tape.outside for value in self.tape.slots.values):
@@ -201,7 +216,7 @@ def _has_lazy(events: Sequence[object], result: Shape) -> bool:
 
 
 def _tensors_of_others(events: Sequence[object]) -> Iterator[tuple[TensorValue, object]]:
-    """Operands from elsewhere, and what they were."""
+    """The operands from elsewhere, and what they were."""
     for kind, *told in _parts(_operands(events)):
         if kind == "outside" and isinstance(told[0].held, TensorValue):
             yield told[0].held, told[1]

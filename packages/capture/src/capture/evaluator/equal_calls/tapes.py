@@ -23,16 +23,16 @@ from capture.values.sequence import ListValue, SliceValue, TupleValue
 from capture.values.tensor import TensorValue
 
 Shape = tuple[Any, ...]
-"""How a value is made of slots and constants."""
+"""A value as it is made of slots and constants."""
 
 
 class Known:
-    """In the place of a kind: a tensor that was met on another path before the call, and is the module's now."""
+    """The kind of a tensor that was met on another path before the call, and is the module's now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """A real object was met on a path; what it was is ``fact``, and ``slot`` its value."""
+    """An event: a real object was met on a path; what it was is ``fact``, and ``slot`` its value."""
 
     path: int
     slot: int
@@ -42,6 +42,8 @@ class Wrapped:
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
+    """An event: something was relied on of what is on a path."""
+
     path: int
     kind: str
     payload: tuple[Any, ...]
@@ -51,6 +53,8 @@ class Guarded:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
+    """An event: an operation was recorded on values in slots."""
+
     target: Any
     method: bool
     args: tuple[Shape, ...]
@@ -66,7 +70,7 @@ Event = Wrapped | Guarded | Recorded
 
 @dataclass
 class Slots:
-    """Values by number."""
+    """The values of a call by number: each operand of an event is told by the number that it has here."""
 
     values: list[Value] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
@@ -84,14 +88,17 @@ class Slots:
 
 
 def shape_of(value: Value, slots: Slots, facts: list[object] | None = None) -> Shape:
-    """What a value is made of.  Tensors without a slot get one, where ``facts`` is given to be told of them."""
+    """The shape of a value.  Tensors without a slot get one, where ``facts`` is given to be told of them."""
     value = settled(value)
     known = slots.of(value)
     if known is not None:
         return ("slot", known)
+    # Only noted: `finish` refuses a tape with one in it, as nobody knows what it would have been.
     if isinstance(value, LazyValue):
         return ("lazy", value.source)
+    # Computed in the graph: an argument, or the result of an event; from elsewhere it is ``outside``.
     if type(value) is TensorValue and value.source is None:
+        # As an operand it has to have come in with the call, or from an event.
         if facts is None or value.written:
             raise Refused
         facts.append(of_fake(value.fake))
@@ -135,7 +142,7 @@ class Same:
 
 
 def built(shape: Shape, values: Sequence[Value], literal: Any) -> Value:
-    """The value that is so made of these."""
+    """The value of such a shape, made of the values in these slots."""
     kind, *told = shape
     if kind == "slot":
         return values[told[0]]
@@ -158,7 +165,7 @@ def built(shape: Shape, values: Sequence[Value], literal: Any) -> Value:
 
 @dataclass
 class Tape:
-    """Of one call: what it was called with, what happened, what it gave."""
+    """The record of one call: what it was called with, what happened, what it gave."""
 
     paths: Paths
     slots: Slots
@@ -167,7 +174,7 @@ class Tape:
     events: list[Event] = field(default_factory=list)
     result: Shape = ()
     outside: dict[int, tuple[TensorValue, object]] = field(default_factory=dict)
-    """Tensors of other paths that it came upon, and what they were then."""
+    """The tensors of other paths that it came upon, with what they were then."""
     given_memories: frozenset[int | None] = frozenset()
 
     def account(self) -> tuple[object, ...]:

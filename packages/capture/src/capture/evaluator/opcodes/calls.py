@@ -20,7 +20,10 @@ from capture.values.mapping import DictValue
 
 
 def _callee(ctx: Tracer, frame: Frame) -> tuple[Value, list[Value]]:
-    """The two slots below the arguments: one is NULL, or the upper one is the first argument."""
+    """The function and, for a method, its first argument, from the two slots below the arguments.
+
+    One of them is NULL, or the upper one is the first argument.
+    """
     upper, lower = frame.pop_unseen(), frame.pop_unseen()
     if upper is NULL:
         return realize(ctx, lower), []
@@ -51,6 +54,7 @@ def call_function_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     given = frame.pop()
     if not is_iterable(given):
         ctx.stop(Kind.CALL, f"{given.describe()} is to be the arguments of a call")
+    # Read to the end before the callee is looked at, as in CPython: what is iterated may be code of the program.
     args = iterate(ctx, given).rest(ctx)
     function, first = _callee(ctx, frame)
     kwargs = {_keyword(ctx, function, key): value for key, value in named}
@@ -58,13 +62,17 @@ def call_function_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 def _keywords(ctx: Tracer, mapping: Value) -> list[tuple[Any, Value]]:
+    """The keyword arguments in a mapping, with their keys as they are: no texts yet."""
     if isinstance(mapping, DictValue):
         return [(key, value) for key, (_, value) in mapping.entries.items()]
     return [(key.constant(), value) for key, value in pairs_of(ctx, mapping)]
 
 
 def _keyword(ctx: Tracer, function: Value, key: object) -> str:
-    """A member of a text enum is the name of a parameter; ``**kwargs`` would keep the member itself."""
+    """The name of a keyword argument; a member of a text enum will do where the callee has a parameter of that name.
+
+    ``**kwargs`` would keep the member itself.
+    """
     if type(key) is str:
         return key
     called = function.function if isinstance(function, BoundMethod) else function
@@ -76,6 +84,11 @@ def _keyword(ctx: Tracer, function: Value, key: object) -> str:
 
 
 def _call(ctx: Tracer, frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The result of a call.
+
+    Notes the function whose code the instruction calls by itself: other calls of it have somebody who refers to the
+    arguments as well (``evaluator/forgotten``).
+    """
     if isinstance(function, ClassValue) and function.cls is super and not args:
         return _super_here(ctx, frame)
     called = function.function if isinstance(function, BoundMethod) else function
@@ -106,6 +119,7 @@ def _cell(ctx: Tracer, value: Value) -> CellValue:
 def make_function(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     code = frame.pop().constant()
     assert isinstance(code, CodeType)
+    # From the top down, in the order of the flags 8, 4, 2, 1.
     closure = frame.pop().elements(ctx) if inst.arg & 8 else []
     annotations = frame.pop().elements(ctx) if inst.arg & 4 else []
     keyword_defaults = frame.pop() if inst.arg & 2 else None
@@ -123,6 +137,7 @@ def make_function(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("RETURN_VALUE")
 def return_value(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # Unseen: nothing is relied on of a result that is only passed on.
     frame.returned = frame.pop_unseen()
 
 
@@ -137,6 +152,7 @@ def for_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     if not isinstance(iterator, IteratorValue):
         ctx.stop(Kind.ITERATION, f"{iterator.describe()} is iterated")
     value = iterator.step(ctx)
+    # The neutral FOR_ITER takes the iterator off the stack where the loop ends, whatever the release does.
     if value is None:
         frame.pop_unseen()
         frame.jump(inst.arg)

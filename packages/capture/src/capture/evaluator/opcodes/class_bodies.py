@@ -19,6 +19,7 @@ def load_build_class(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 def _names(frame: Frame) -> DictValue:
+    """The namespace of the class body that the frame runs."""
     assert frame.names is not None
     return frame.names
 
@@ -31,6 +32,7 @@ def _entry(names: Value, name: str) -> Value | None:
 
 @opcode("LOAD_NAME")
 def load_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    """A name in a class body: the namespace first, then globals and builtins."""
     found = _entry(_names(frame), inst.arg)
     frame.push(read_global(ctx, frame.function.namespace, inst.arg) if found is None else found)
 
@@ -53,6 +55,7 @@ def load_locals(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("LOAD_CLASSDEREF")
 def load_classderef(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    """A free variable in a class body, which the namespace may hide."""
     found = _entry(_names(frame), inst.arg)
     frame.push(bound_cell(ctx, frame, inst.arg).content if found is None else found)
 

@@ -129,13 +129,13 @@ def dict_merge(ctx: World, frame: Frame, inst: Instruction) -> None:
 
 
 def _require_mapping(ctx: Tracer, value: Value) -> None:
-    """``**`` takes no pairs, as ``dict()`` does."""
+    """Breaks the graph unless ``**`` takes it: it takes no pairs, as ``dict()`` does."""
     if not isinstance(value, (DictValue, ContainerObject)) and not hasattr(value.python_type(), "keys"):
         _leave_type_error(ctx)
 
 
 def _leave_type_error(ctx: Tracer) -> NoReturn:
-    """CPython's names the function that is called."""
+    """Breaks the graph where a call raises TypeError: CPython's message names the function that is called."""
     ctx.stop(Kind.EXCEPTION, "the program raises TypeError")
 
 
@@ -167,6 +167,7 @@ def unpack_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 def _unpacked(ctx: Tracer, value: Value) -> list[Value]:
+    """The items to unpack.  Those of a list or tuple stay unseen."""
     if isinstance(value, SequenceValue):
         return list(value.items)
     if not is_iterable(value):

@@ -12,12 +12,14 @@ from capture.values.user_object import UserObject
 @opcode("BEFORE_WITH")
 def before_with(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     manager = frame.pop()
+    # Both are looked up ahead of the call, so that a missing ``__exit__`` is an error before anything is entered.
     enter, leave = _method(ctx, manager, "__enter__"), _method(ctx, manager, "__exit__")
     frame.push(leave)
     frame.push(ctx.call(enter, []))
 
 
 def _method(ctx: Tracer, manager: Value, name: str) -> Value:
+    """A method of a context manager, looked up on its type as Python does."""
     cls = manager.python_type()
     if held_by(cls, name) is None:
         missed = " (missed __exit__ method)" if name == "__exit__" else ""
@@ -29,6 +31,8 @@ def _method(ctx: Tracer, manager: Value, name: str) -> Value:
 
 @opcode("WITH_EXCEPT_START")
 def with_except_start(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # From the top: the exception, the one that was handled before, an offset, and the ``__exit__`` that was pushed
+    # first.
     raised = realize(ctx, frame.stack[-1])
     leave = realize(ctx, frame.stack[-4])
     traceback = raised.attribute(ctx, "__traceback__")

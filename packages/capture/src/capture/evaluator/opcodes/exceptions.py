@@ -43,6 +43,7 @@ def _instance(ctx: Tracer, raised: Value) -> Value:
 
 
 def _reraise_current(ctx: World, frame: Frame) -> None:
+    """``raise`` alone: raises the exception that is being handled, in this function or in a caller."""
     handled = ctx.handled()
     if handled is None:
         ctx.throw(RuntimeError, "No active exception to reraise")
@@ -120,6 +121,8 @@ def _caught_classes(ctx: Tracer, wanted: Value) -> list[type[BaseException]]:
 def _split_for_handler(
     ctx: Tracer, raised: ExceptionValue, classes: list[type[BaseException]]
 ) -> tuple[ExceptionValue | None, ExceptionValue | None]:
+    """The part of an exception that a clause of ``except*`` handles, and what is left for the others."""
+
     def is_caught(error: ExceptionValue) -> bool:
         return any(cls in error.cls.__mro__ for cls in classes)
 
@@ -139,7 +142,7 @@ def _exception_or_none(value: Value) -> ExceptionValue | None:
 
 
 def _handle_instead(frame: Frame, match: ExceptionValue) -> None:
-    """While a clause runs, what it handles is what matched."""
+    """Makes what matched the exception that is being handled, while the clause runs."""
     frame.handling[-1] = match
     place = next(value for value in reversed(frame.stack) if isinstance(value, HandledValue) and not value.put_away)
     place.handled = match
@@ -147,7 +150,7 @@ def _handle_instead(frame: Frame, match: ExceptionValue) -> None:
 
 @opcode("PREP_RERAISE_STAR")
 def prep_reraise_star(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    """After the last clause: what none of them handled, together with what they raised."""
+    """Pushes, after the last clause, what none of them handled together with what they raised."""
     found, raised = frame.pop().elements(ctx), frame.pop()
     errors = [error for error in (realize(ctx, each) for each in found) if isinstance(error, ExceptionValue)]
     assert isinstance(raised, ExceptionValue)

@@ -36,18 +36,20 @@ def pop_jump_if_false(ctx: World, frame: Frame, inst: Instruction) -> None:
 
 @opcode("TO_BOOL")
 def to_bool(ctx: World, frame: Frame, inst: Instruction) -> None:
+    # From 3.13 on the truth is asked for here and not by the jump behind it, for which it is decided.
     following = frame.instructions[frame.pc]
     decides = following.op in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
     frame.push(boolean(_truth(ctx, frame, following) if decides else frame.pop().truth(ctx)))
 
 
 def _truth(ctx: World, frame: Frame, jump: Instruction) -> bool:
-    """Of the top of the stack, on which the jump depends."""
+    """The truth of the top of the stack, on which the jump depends."""
     value = frame.pop()
     decided = value.decided(ctx) if isinstance(value, ScalarValue) else None
     if decided is not None:
         return decided
     if isinstance(value, (TensorValue, ScalarValue)):
+        # A check: the ways are told apart by one of them doing nothing but raise.
         there = _only_raises(frame, jump.arg.index, jump)
         here = _only_raises(frame, jump.index + 1, jump)
         goes_on = here == (jump.op == "POP_JUMP_IF_TRUE")
@@ -57,7 +59,7 @@ def _truth(ctx: World, frame: Frame, jump: Instruction) -> bool:
 
 
 def _only_raises(frame: Frame, start: int, jump: Instruction) -> bool:
-    """Whether the way from there leads out of what the jump is in, by an exception, whatever happens on it."""
+    """True if the way from there leads out of what the jump is in, by an exception, whatever happens on it."""
     for instruction in frame.instructions[start:]:
         if instruction.op in NO_FALL_THROUGH or instruction.op in JUMPS:
             return instruction.op == "RAISE_VARARGS" and instruction.handler is jump.handler

@@ -125,6 +125,7 @@ def load_global(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 def read_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> Value:
+    """A global of a module, or the builtin by that name."""
     # First what the evaluated code wrote; None there means deleted, and lets the builtin be seen again.
     if name in namespace.written:
         written = namespace.written[name]
@@ -152,7 +153,7 @@ def _no_such_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> NoRetu
 
 
 def builtin_source(ctx: Tracer, namespace: NamespaceValue, name: str) -> AttrSource:
-    """A builtin is what it is as long as no global hides it."""
+    """The path of a builtin, which it is as long as no global hides it."""
     # A guard on something that is not there: a global of that name would come before the builtin.
     if not namespace.trusted and name not in namespace.written:
         hidden = ("is", vars(builtins)[name]) if namespace.source is None else ("absent",)
@@ -232,7 +233,7 @@ def load_method(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 def _push_callable(frame: Frame, function: Value) -> None:
-    """Two slots for a call, in the order in which this interpreter wants them if it has to make the call itself."""
+    """Pushes two slots for a call, in the order in which this interpreter wants them if it has to make the call."""
     for value in (NULL, function) if NULL_UNDER_CALLABLE else (function, NULL):
         frame.push(value)
 

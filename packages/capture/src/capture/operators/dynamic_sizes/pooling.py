@@ -22,22 +22,26 @@ def _spread(option: Sequence[Size], dims: int) -> list[Size]:
 def _pooled(
     x: Tensor, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool, dims: int
 ) -> list[Size]:
-    """The shape of what pooling gives: how often the window fits, a part of it counted in where ``ceil_mode`` says."""
+    """The shape of the result of pooling: how often the window fits, partly too where ``ceil_mode`` says so."""
+    # One number may be given for all dimensions, and no stride means the window's.
     options = [_spread(option, dims) for option in (kernel, stride or kernel, padding, dilation)]
     sizes = []
     for size, window, step, beside, gap in zip(x.shape[-dims:], *options, strict=True):
         room = size + 2 * beside - gap * (window - 1) - 1
         count = (room + (step - 1 if ceil_mode else 0)) // step + 1
+        # A window that would begin in the padding behind the tensor is left out, as torch does.
         sizes.append(count - 1 if ceil_mode and (count - 1) * step >= size + beside else count)
     return [*x.shape[:-dims], *sizes]
 
 
 def _like(x: Tensor, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> Tensor:
+    """An empty result, laid out as torch's pooling lays it out: channels last where the input has them so."""
     layout = suggest_memory_format(x) if x.dim() > 3 else torch.contiguous_format
     return torch.empty(tuple(sizes), dtype=dtype or x.dtype, device=x.device, memory_format=layout)
 
 
 def _define_max_pool(name: str, dims: int) -> None:
+    """Defines a pooling operator that gives places too, its backward, and the backward of that."""
     backward = define(
         getattr(aten, f"{name}_backward").default, lambda grad, self, *options, **named: _like(self, self.shape)
     )
@@ -56,6 +60,7 @@ def _define_max_pool(name: str, dims: int) -> None:
     def keep(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.save_for_backward(inputs[0], output[1])
         ctx.options = inputs[1:]
+        # Places are whole numbers.
         ctx.mark_non_differentiable(output[1])
 
     def spread(ctx: Any, grad: Tensor, _: object) -> object:
@@ -69,6 +74,7 @@ def _define_max_pool(name: str, dims: int) -> None:
 
     def collect(ctx: Any, grad: Tensor) -> object:
         places = ctx.saved_tensors[0]
+        # Each maximum's gradient is read where the maximum came from.
         found = grad.flatten(-dims).gather(-1, places.flatten(-dims)).view_as(places)
         return found, *[None] * 7
 
@@ -78,6 +84,7 @@ def _define_max_pool(name: str, dims: int) -> None:
 
 
 def _define_avg_pool(name: str, dims: int) -> None:
+    """Defines an averaging operator, its backward, and the backward of that."""
     backward = define(
         getattr(aten, f"{name}_backward").default, lambda grad, self, *options, **named: _like(self, self.shape)
     )
@@ -104,6 +111,7 @@ def _define_avg_pool(name: str, dims: int) -> None:
         ctx.options = inputs[2:]
 
     def collect(ctx: Any, grad: Tensor) -> object:
+        # Averaging is linear, so that the backward's backward is averaging again.
         return getattr(torch.ops.symint, name)(grad, *ctx.options), *[None] * 7
 
     torch.library.register_autograd(backward, collect, setup_context=keep_options)

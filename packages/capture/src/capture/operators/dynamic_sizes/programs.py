@@ -23,9 +23,9 @@ from capture.torch_versions import aten
 
 Program = Callable[..., Any]
 PROGRAMS: dict[object, Program] = {}
-"""Where a size or a number varies."""
+"""Programs used where a size or a number varies."""
 PROGRAMS_OF_NUMBERS: dict[object, Program] = {}
-"""Where a number varies."""
+"""Programs used where a number varies."""
 
 
 def _in_place_of(*functions: object) -> Callable[[Program], Program]:
@@ -45,13 +45,13 @@ _unsafe_view = aten._unsafe_view
 
 
 def _of_its_own(made: Tensor, sizes: Sequence[int]) -> object:
-    """In another shape, and no view: nobody else has what was made."""
+    """The tensor in another shape, and no view of anything: nobody else has it."""
     return _unsafe_view(made, sizes)
 
 
 @_in_place_of(torch.kron, torch.Tensor.kron)
 def kron(self: Tensor, other: Tensor) -> Tensor:
-    """Dimensions by turns of the one and the other, the shorter one's missing ones in front."""
+    """The Kronecker product: dimensions by turns of the one and the other, the shorter one's missing ones in front."""
     dims = max(self.dim(), other.dim())
     ones, others = [1] * (dims - self.dim()) + list(self.shape), [1] * (dims - other.dim()) + list(other.shape)
     # (a, 1, b, 1) times (1, c, 1, d): every product of two elements, which then is seen as (a * c, b * d).
@@ -62,6 +62,7 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
 
 @_in_place_of(torch.take_along_dim, torch.Tensor.take_along_dim)
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> object:
+    """``gather``, with both tensors spread over one another but for the dimension that is picked from."""
     if indices.dtype is not torch.int64:  # which the function refuses, and `gather` may take
         return NotImplemented
     if dim is None:
@@ -79,6 +80,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> ob
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> object:
+    """Differences of neighbours, `n` times over; of truths whether the two differ."""
     parts = [part for part in (prepend, input, append) if part is not None]
     if n < 0 or any(part.dim() != input.dim() for part in parts):  # the function refuses them
         return NotImplemented
@@ -96,6 +98,7 @@ def diff(
 
 @_in_place_of(torch.combinations)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> object:
+    """The items at the places of all combinations, for which there is an operator of ours."""
     if input.dim() != 1 or r < 1:
         return NotImplemented
     places = torch.ops.symint.combinations_of(input.shape[0], r, with_replacement, device=input.device)
@@ -104,6 +107,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> o
 
 @_in_place_of(torch.unravel_index)
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> object:
+    """The position along each dimension that a flat position stands for."""
     sizes = [shape] if isinstance(shape, int) else list(shape)
     if indices.is_floating_point() or indices.is_complex() or indices.dtype is torch.bool or min(sizes) < 0:
         return NotImplemented
@@ -119,6 +123,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> object:
 def gradient(
     input: Tensor, *, spacing: object = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
+    """Slopes along each dimension, where all steps are numbers."""
     dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
     if edge_order not in (1, 2) or len({dim % input.dim() for dim in dims}) < len(dims):  # the function refuses them
         return NotImplemented
@@ -129,6 +134,7 @@ def gradient(
 
 
 def slope(x: Tensor, step: float, dim: int, edge_order: int) -> Tensor:
+    """The slope along a dimension by differences, in the order in which torch rounds them."""
     size = x.size(dim)
     # Central differences; at the ends one-sided ones, of the first order or the second.
     inner = (x.narrow(dim, 2, size - 2) - x.narrow(dim, 0, size - 2)) / (2 * step)
@@ -144,6 +150,7 @@ def slope(x: Tensor, step: float, dim: int, edge_order: int) -> Tensor:
 
 @_in_place_of(torch.block_diag)
 def block_diag(*tensors: Tensor) -> Tensor:
+    """The blocks along the diagonal of a matrix of zeros, put together of rows."""
     blocks = [block.reshape(1, -1) if block.dim() < 2 else block for block in tensors]
     # Each block between zeros to its left and right, then one below the other.
     width, rows, before = sum(block.shape[1] for block in blocks), [], 0
@@ -174,6 +181,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 
 
 def _from_minus_one(like: Tensor, side: int, align_corners: bool | None) -> Tensor:
+    """Places from -1 to 1 for one side of an image; the middle where it is one pixel long."""
     if side <= 1:
         return torch.zeros(1, dtype=like.dtype, device=like.device)
     # -1 and 1 are the middles of the outermost pixels with ``align_corners``, and their outer edges without.
@@ -194,6 +202,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 @_for_dynamic_numbers(torch.adaptive_avg_pool1d)
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
+    """``adaptive_avg_pool2d`` over an image of one line."""
     return nnf.adaptive_avg_pool2d(input.unsqueeze(-2), (1, *spread(output_size, 1))).squeeze(-2)
 
 
@@ -206,6 +215,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
+    """``avg_pool2d`` over an image of one line."""
     window, step = (1, *spread(kernel_size, 1)), (1, *spread(stride or kernel_size, 1))
     beside = (0, *spread(padding, 1))
     return nnf.avg_pool2d(input.unsqueeze(-2), window, step, beside, ceil_mode, count_include_pad).squeeze(-2)
@@ -221,7 +231,7 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> object:
-    """Over an image of one line."""
+    """``max_pool2d`` over an image of one line."""
     window, step = (1, *spread(kernel_size, 1)), (1, *spread(stride or kernel_size, 1))
     beside, gap = (0, *spread(padding, 1)), (1, *spread(dilation, 1))
     pool: Any = nnf.max_pool2d  # annotated for other arguments than it takes

@@ -41,7 +41,7 @@ def operator_of(function: object) -> OpOverloadPacket | None:
 
 
 def define_all() -> None:
-    """For whoever reads a graph that another process wrote."""
+    """Defines all operators, for whoever reads a graph that another process wrote."""
     for name, definition in _DEFINITIONS.values():
         _defined(name, definition)
 
@@ -55,8 +55,10 @@ def _defined(name: str, definition: Definition) -> OpOverloadPacket:
 
 
 def define(operator: OpOverload, fake_kernel: Callable[..., Any], computes: Callable[..., object] | None = None) -> str:
-    """One of torch's operators with symbols for its numbers; ``fake_kernel`` computes on tensors without data, and
-    ``computes``, where it is given, in place of the operator."""
+    """Defines one of torch's operators with symbols for its numbers, and gives the name.
+
+    ``fake_kernel`` computes on fake tensors, and ``computes``, where it is given, in place of the operator.
+    """
     schema = re.sub(r"^aten::", "", re.sub(r"\bint\b", "SymInt", str(schema_of(operator))))
     name = f"{NAMESPACE}::{schema[: schema.index('(')]}"
     define_as(name, schema[schema.index("(") :], computes or operator, fake_kernel)
@@ -64,9 +66,11 @@ def define(operator: OpOverload, fake_kernel: Callable[..., Any], computes: Call
 
 
 def overloads_of(name: str) -> list[OpOverload]:
+    """The overloads of an operator, but for those that write to ``out=``."""
     packet = getattr(torch.ops.aten, name)
     return [getattr(packet, overload) for overload in packet.overloads() if "out" not in overload]
 
 
 def define_as(name: str, schema: str, computes: Callable[..., object], fake_kernel: Callable[..., object]) -> None:
+    """Defines an operator of ours, marked as one that follows the rules for being traced."""
     install(name, schema, computes, fake_kernel, tags=(torch.Tag.pt2_compliant_tag,))

@@ -27,7 +27,7 @@ NAMESPACE = "triton_kernels"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """An object by identity."""
+    """An object that is compared by its identity."""
 
     object: Any
 
@@ -47,8 +47,11 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A view of an operand that covers its memory: the kernel sees every alias that it sees in eager, and may reach
-    beyond the view.  The numbers from ``at`` on are its sizes, its strides and how far it begins behind the operand."""
+    """A view of an operand that covers its memory.
+
+    So the kernel sees every alias that it sees in eager, and may reach beyond the view.  The numbers from ``at`` on
+    are its sizes, its strides and how far it begins behind the operand.
+    """
 
     index: int
     dims: int
@@ -93,6 +96,7 @@ class Constant:
         return self.held.object if isinstance(self.held, Held) else self.held
 
     def is_like(self, found: object) -> bool:
+        """True for the same object, or an equal one of the same type: 1 and True are two constants."""
         return found is self.value or (type(found) is self.kind and bool(found == self.value))
 
 
@@ -115,11 +119,12 @@ class Launch:
     positional: tuple[Slot, ...]
     named: tuple[tuple[str, Slot], ...]
     written: tuple[bool, ...]
-    """Of each operand, whether the kernel may write to it."""
+    """For each operand, True if the kernel may write to it."""
     branches: tuple[Branch, ...]
 
 
 def operator_of(launch: Launch) -> OpOverload:
+    """The operator for this way of calling a kernel."""
     operator: OpOverload = operator_for(launch, lambda: _define(launch)).default
     return operator
 
@@ -152,16 +157,17 @@ def _free_name(launch: Launch) -> str:
 
 
 def kernel_name(operator: str) -> str | None:
-    """What the program calls the kernel behind an operator, told by the operator's name; None for other operators."""
+    """The program's name for the kernel behind an operator, told by the operator's name; None for other operators."""
     found = re.match(rf"{NAMESPACE}(?:::|\.)(\w+)_[0-9a-f]{{8}}(?:_\d+)?(?:\.|$)", operator)
     return None if found is None else found[1]
 
 
 def _noting_writes(launch: Launch) -> Callable[..., None]:
-    """What a fake run does: nothing is computed, and whoever looks at the counts of changes sees them."""
+    """The fake kernel: it computes nothing, and counts the writes, for whoever looks at tensors' versions."""
 
     def note(*args: Any) -> None:
         tensors = zip(args, launch.written, strict=False)
+        # Tensors of inference mode have no count of versions.
         changed = [tensor for tensor, writes in tensors if writes and not tensor.is_inference()]
         torch.autograd.graph.increment_version(changed)
 
@@ -169,7 +175,10 @@ def _noting_writes(launch: Launch) -> Callable[..., None]:
 
 
 def _starter(launch: Launch) -> Callable[..., None]:
-    """A function with nothing in it but the call."""
+    """A function with nothing in it but the call.
+
+    It is written as text, since a start is short and would spend its time on unpacking arguments.
+    """
     known: dict[str, Any] = {"kernel": launch.kernel.object, "window": _window, "choice": _choice}
     positional = [_text(slot, known) for slot in launch.positional]
     named = [f"{name}={_text(slot, known)}" for name, slot in launch.named]
@@ -185,6 +194,7 @@ def _starter(launch: Launch) -> Callable[..., None]:
 
 
 def _text(slot: Slot, known: dict[str, object]) -> str:
+    """The text of one argument of the call."""
     match slot:
         case Operand(index):
             return f"t{index}"
@@ -203,6 +213,7 @@ def _text(slot: Slot, known: dict[str, object]) -> str:
 
 
 def _window(base: torch.Tensor, dims: int, numbers: Sequence[int]) -> torch.Tensor:
+    """The view that the kernel is given, made of the operand that covers its memory."""
     return base.as_strided(numbers[:dims], numbers[dims : 2 * dims], base.storage_offset() + numbers[2 * dims])
 
 
@@ -223,24 +234,27 @@ def _choice(branches: Sequence[Branch], extents: Sequence[int]) -> Callable[[obj
 
 
 def is_kernel(obj: object) -> bool:
-    """Whether it is started by ``obj[grid](...)``."""
+    """True if it is started by ``obj[grid](...)``."""
     return _is_a("KernelInterface", obj)
 
 
 def is_host_function(obj: object) -> bool:
-    """Whether it is a function of Triton's for kernels and programs alike."""
+    """True for a function of Triton's for kernels and programs alike."""
     return _is_a("ConstexprFunction", obj)
 
 
 def is_interpreted(kernel: Any) -> bool:
-    """Whether Triton's interpreter runs it, which gives nothing back for a start."""
+    """True if Triton's interpreter runs the kernel, which gives nothing back for a start."""
     while not isinstance(kernel.fn, FunctionType):
         kernel = kernel.fn
     return type(kernel).__name__ == "InterpretedFunction"
 
 
 def _is_a(name: str, obj: object) -> bool:
-    """Asked of anything, long before anybody has imported Triton; isinstance would ask the object, too."""
+    """True if an object is of this class of Triton's.
+
+    Asked of anything, long before anybody has imported Triton; isinstance would ask the object, too.
+    """
     module = sys.modules.get("triton.runtime.jit")
     cls = None if module is None else vars(module).get(name)
     return cls is not None and issubclass(type(obj), cls)

@@ -1,5 +1,4 @@
-"""From a call of a kernel to its operator and operands, whoever makes the call: the evaluator on values, or Python on
-fake tensors.
+"""The plan of a kernel's start: its operator and its operands, for the evaluator or for Python on fake tensors.
 
 A tensor is handed over by the one that covers its memory, so that aliases and reads beyond a view stay what they are.
 A grid that is a function is called here, once for each configuration that the kernel can be started with.
@@ -58,10 +57,13 @@ class Measured(Generic[Item]):
 
 
 class Caller(Protocol[Item]):
-    """Who calls.  An item is whatever stands for an object there."""
+    """The side that makes the call, as the plan sees it.  An item is whatever stands for an object there."""
 
     def seen(self, item: Item) -> Any:
-        """A tensor, a number, a symbol for one, a ``Measured`` one or a constant; raises ``Refused`` for all else."""
+        """The object for an item: a tensor, a number, a symbol for one, a ``Measured`` one or a constant.
+
+        Raises ``Refused`` for all else.
+        """
 
     def item(self, constant: Any) -> Item: ...
 
@@ -76,13 +78,13 @@ class Caller(Protocol[Item]):
     def is_function(self, item: Item) -> bool: ...
 
     def parts(self, item: Item) -> list[Item]:
-        """Of a tuple or list; raises ``Refused`` for anything else."""
+        """The items of a tuple or list; raises ``Refused`` for anything else."""
 
 
 def plan(
     caller: Caller[Item], kernel: object, grid: Item, args: Sequence[Item], kwargs: Mapping[str, Item]
 ) -> tuple[OpOverload, list[Item], list[Item], list[Item], list[Item]]:
-    """The operator, and what to call it with: tensors, numbers, reals, grid."""
+    """The operator, and its operands: tensors, numbers, reals, grid."""
     layers = list(_layers(kernel))
     function = function_of(kernel)
     assert function is not None
@@ -110,7 +112,7 @@ def plan(
 
 
 def _layers(kernel: Any) -> Iterator[object]:
-    """From what the program calls to the kernel itself."""
+    """The objects from the one that the program calls down to the kernel itself; each holds the next as ``fn``."""
     while not isinstance(kernel, FunctionType):
         kind = type(kernel)
         if (kind.__module__, kind.__qualname__) not in _LAYERS:
@@ -139,6 +141,7 @@ def _reached(layers: Sequence[Any], function: FunctionType) -> tuple[frozenset[s
 
 
 def _tunes(layer: object) -> bool:
+    """True for an autotuner; the other layers choose nothing."""
     return type(layer).__qualname__ == "Autotuner"
 
 
@@ -148,6 +151,7 @@ def _tunes(layer: object) -> bool:
 def _branches(
     caller: Caller[Item], layers: Sequence[object], function: FunctionType, grid: Item, named: Mapping[str, Item]
 ) -> Iterator[tuple[Branch, list[Item]]]:
+    """The grid for each choice of meta-parameters that it can tell apart, with that choice."""
     if not caller.is_function(grid):
         found = _extents(caller, grid)
         yield Branch((), len(found)), found
@@ -171,7 +175,7 @@ def _branches(
 def _settings(
     caller: Caller[Item], layers: Sequence[Any], meta: dict[str, Item], chosen: tuple[tuple[str, object], ...]
 ) -> Iterator[tuple[tuple[tuple[str, object], ...], dict[str, Item]]]:
-    """Every choice of meta-parameters, with what tells it from the others."""
+    """Every choice of meta-parameters, with the values that tell it from the others."""
     layer, *rest = layers
     if _tunes(layer):
         for config in layer.configs:
@@ -184,6 +188,7 @@ def _settings(
         for name, function in layer.values.items():
             meta = meta | {name: caller.call(caller.item(function), meta)}
             value = caller.seen(meta[name])
+            # A symbol or a number of the data cannot tell two choices apart when the operator is made.
             if not isinstance(value, (torch.SymInt, torch.SymBool, Measured)):
                 chosen = (*chosen, (name, value))
         yield from _settings(caller, rest, meta, chosen)
@@ -192,6 +197,7 @@ def _settings(
 
 
 def _extents(caller: Caller[Item], grid: Item) -> list[Item]:
+    """The one to three extents of a grid."""
     found = caller.parts(grid)
     if not 0 < len(found) <= _DIMENSIONS or not all(_is_whole(caller.seen(extent)) for extent in found):
         raise Refused("its grid is not one to three whole numbers")
@@ -207,6 +213,8 @@ def _is_whole(value: object) -> bool:
 
 @dataclass
 class _Plan(Generic[Item]):
+    """The operands of one call as they are collected, and the slot of each tensor."""
+
     caller: Caller[Item]
     names_written: frozenset[str]
     tensors: list[Item] = field(default_factory=list)
@@ -217,6 +225,7 @@ class _Plan(Generic[Item]):
     _index: dict[int, int] = field(default_factory=dict)
 
     def place_tensors(self, named: Mapping[str, Item]) -> None:
+        """Gives every tensor its operand, all aliases of one memory together."""
         groups: dict[int, list[tuple[str, Item]]] = {}
         for name, item in named.items():
             tensor = self.caller.seen(item)
@@ -229,7 +238,7 @@ class _Plan(Generic[Item]):
             self._place(group, any(name in self.names_written for name, _ in group))
 
     def _place(self, group: Sequence[tuple[str, Item]], written: bool) -> None:
-        """The tensors over one memory.  Where it is written to, all of them are made of one operand."""
+        """Places the tensors over one memory.  If it is written to, all of them are made of one operand."""
         tensors = [self.caller.seen(item) for _, item in group]
         # Only read, or all of them one tensor: each can be an operand of its own.
         apart = not written or len(set(map(id, tensors))) == 1
@@ -246,6 +255,7 @@ class _Plan(Generic[Item]):
             self._slots[id(tensor)] = Operand(index) if same else self._window(item, held, index)
 
     def _holder(self, items: Sequence[Item], *, written: bool) -> Item:
+        """The first tensor that covers the memory of these."""
         found = (self.caller.holder(item, written=written) for item in items)
         holder = next((each for each in found if each is not None), None)
         if holder is None:
@@ -253,6 +263,7 @@ class _Plan(Generic[Item]):
         return holder
 
     def _operand(self, item: Item, *, written: bool) -> int:
+        """The number of a tensor among the operands, which has each once."""
         tensor = self.caller.seen(item)
         if id(tensor) not in self._index:
             self._index[id(tensor)] = len(self.tensors)
@@ -261,6 +272,7 @@ class _Plan(Generic[Item]):
         return self._index[id(tensor)]
 
     def _window(self, item: Item, holder: Item, index: int) -> Window:
+        """The slot for a view of an operand."""
         tensor = self.caller.seen(item)
         if tensor.dtype != self.caller.seen(holder).dtype:
             raise Refused("it is given a view of another type of numbers")
@@ -270,6 +282,7 @@ class _Plan(Generic[Item]):
         return Window(index, tensor.dim(), at)
 
     def slot(self, name: str, item: Item) -> Slot:
+        """The slot of an argument, with its number put among the operator's where it is one."""
         value = self.caller.seen(item)
         if isinstance(value, torch.Tensor):
             return self._slots[id(value)]
@@ -287,24 +300,25 @@ class _Plan(Generic[Item]):
 
 
 def _is_tritons(value: object) -> bool:
-    """A type of numbers, another kernel, a constant wrapped for it."""
+    """True for a type of numbers, another kernel, or a constant wrapped for it."""
     kind = type(value)
     return str(kind.__module__).startswith("triton.") and kind.__name__ != "pointer_type" and not hasattr(value, "base")
 
 
 def _memory_of(tensor: torch.Tensor) -> int:
+    """The address of the storage, which all aliases share."""
     if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
         raise Refused("it is given a tensor that is not laid out plainly")
     return int(cdata_of(tensor.untyped_storage()))
 
 
 def fills_its_memory(tensor: torch.Tensor) -> bool:
-    """The same of a tensor with the strides of one that does."""
+    """True if a tensor without holes or overlap is as long as its storage; `covers` without looking at strides."""
     return tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def covers(tensor: torch.Tensor) -> bool:
-    """Whether each element of its memory is one element of the tensor."""
+    """True if each element of its memory is one element of the tensor."""
     if tensor.storage_offset() != 0 or tensor.numel() * tensor.itemsize != tensor.untyped_storage().nbytes():
         return False
     if tensor.is_contiguous():

@@ -1,8 +1,9 @@
-"""Kernels started by Python that runs on fake tensors: what a graph holds as a whole and a backend traces, the forward
-and backward of a ``torch.autograd.Function``.
+"""Starts of kernels by Python that runs on fake tensors, as a backend traces it.
 
-While such Python runs, ``kernel[grid](...)`` of tensors without data is the operator; of real tensors it is what it
-always is, on whatever thread.
+That is what a graph holds as a whole, the forward and backward of a ``torch.autograd.Function``.  While such Python
+runs, ``kernel[grid](...)`` of tensors without data is the operator; of real tensors it is what it always is, on
+whatever thread.
+
 Must not know: what is evaluated or recorded.
 """
 
@@ -24,14 +25,14 @@ _REAL = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 def is_fake(value: object) -> bool:
-    """Whether it is a tensor without data of its own, or holds one."""
+    """True for a tensor without data of its own, or something that holds one."""
     if isinstance(value, (list, tuple)):
         return any(map(is_fake, value))
     return isinstance(value, torch.Tensor) and (type(value) not in _REAL or is_functional_tensor(value))
 
 
 def apply_traced(function: Any, args: Sequence[object]) -> Any:
-    """``function.apply``, a ``torch.autograd.Function``'s, whose kernels are operators forward and backward."""
+    """Calls ``apply`` of a ``torch.autograd.Function``, whose kernels are operators forward and backward."""
     if "triton.runtime.jit" not in sys.modules or not is_fake(args):
         return function.apply(*args)
     with _ways_for_fakes():
@@ -53,7 +54,10 @@ def _traceable(function: Any) -> Any:
 
 @contextmanager
 def _ways_for_fakes() -> Iterator[None]:
-    """Triton's ``kernel[grid]`` with a second way, there while anybody traces; ``kernel.run`` leads nowhere then."""
+    """A context in which Triton's ``kernel[grid]`` has a second way, for tensors without data.
+
+    It is there while anybody traces, on any thread; ``kernel.run`` with such tensors leads nowhere meanwhile.
+    """
     replaced = state.PROCESS.tracing_kernels
     with replaced.lock:
         replaced.users += 1
@@ -70,6 +74,7 @@ def _ways_for_fakes() -> Iterator[None]:
 
 
 def _put_in(replaced: state.ReplacedMethods) -> None:
+    """Puts the second way into Triton's classes."""
     _replace(replaced, sys.modules["triton.runtime.jit"].KernelInterface, "__getitem__", _launcher)
     _replace(replaced, sys.modules["triton.runtime.jit"].JITFunction, "run", _only_with_data)
     if (interpreter := sys.modules.get("triton.runtime.interpreter")) is not None:
@@ -83,6 +88,8 @@ def _replace(replaced: state.ReplacedMethods, cls: type, name: str, by: Callable
 
 
 def _launcher(original: Callable[..., Callable[..., object]]) -> Callable[[object, object], Callable[..., object]]:
+    """``__getitem__`` of kernels, with an operator in the place of a start on tensors without data."""
+
     def with_grid(kernel: object, grid: object) -> Callable[..., object]:
         def launch(*args: object, **kwargs: object) -> Any:
             if is_fake([*args, *kwargs.values()]):
@@ -95,6 +102,8 @@ def _launcher(original: Callable[..., Callable[..., object]]) -> Callable[[objec
 
 
 def _only_with_data(original: Callable[..., object]) -> Callable[..., object]:
+    """``run`` of kernels, which refuses tensors without data: nothing could make an operator of it."""
+
     def run(kernel: object, *args: object, **kwargs: object) -> object:
         if is_fake([*args, *kwargs.values()]):
             raise Refused("a Triton kernel is started by `run` on tensors without data")
@@ -104,6 +113,7 @@ def _only_with_data(original: Callable[..., object]) -> Callable[..., object]:
 
 
 def start(kernel: object, grid: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    """Calls the operator that stands for this start of a kernel."""
     operator, tensors, *numbers = plan(_Python(), kernel, grid, args, kwargs)
     operator(*tensors, *numbers)
 

@@ -44,18 +44,17 @@ _ONLY_LOOK = frozenset(
 )
 _WRITE = ("store", "atomic", "scatter", "reduce")
 _CASTS = frozenset({"to", "cast"})
-# What a pointer says of the data behind it.
+# Attributes of a pointer that tell of the data behind it, and are no pointers.
 _FACTS = frozenset({"element_ty", "shape", "block_shape", "numel", "ndim", "primitive_bitwidth", "itemsize"})
 
 
 class Unfollowed(Exception):
-    """Nobody can say what the kernel writes to; the message says why."""
+    """Raised where nobody can say what the kernel writes to; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Of a function: the parameters that are written to, those that what it returns may point into, and those that
-    numbers are cast to the type of."""
+    """The reach of a function: its parameters that are written to, that come back, that say types of casts."""
 
     written: Names
     returned: Names
@@ -76,8 +75,10 @@ def parameters(function: FunctionType) -> tuple[str, ...]:
 
 @cache
 def reach(function: FunctionType, text: str | None) -> Reach:
-    """What the kernel made of this function does to its parameters.  ``text`` is what Triton itself compiles, where it
-    keeps that."""
+    """The effects of the kernel made of this function on its parameters.
+
+    ``text`` is what Triton itself compiles, where it keeps that.
+    """
     return _reach(function, text, ())
 
 
@@ -99,6 +100,7 @@ def _reach(function: FunctionType, text: str | None, callers: tuple[FunctionType
 
 
 def _definition(function: FunctionType, text: str | None) -> ast.FunctionDef | None:
+    """The definition in the function's text; None where the text is not to be had or defines something else."""
     try:
         tree = ast.parse(textwrap.dedent(text or inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
@@ -137,6 +139,7 @@ class _Body:
             self._statement(statement)
 
     def _statement(self, node: ast.stmt) -> None:
+        """Goes through one statement; branches and loops are taken as if all of them ran."""
         match node:
             case ast.Assign():
                 found = self._of(node.value)
@@ -144,10 +147,12 @@ class _Body:
                     self._assign(target, found)
             case ast.AnnAssign() | ast.AugAssign():
                 self._assign(node.target, self._of(node.value))
+            # For the calls in it: what it gives is dropped.
             case ast.Expr() | ast.Assert():
                 self._all(node)
             case ast.Return():
                 self._returned |= self._of(node.value)
+            # The target may be a pointer out of what is gone through: ``for p in (a_ptr, b_ptr)``.
             case ast.For():
                 self._assign(node.target, self._of(node.iter))
                 self._statements([*node.body, *node.orelse])
@@ -177,9 +182,11 @@ class _Body:
             case None | ast.Constant():
                 return _NONE
             case ast.Name():
+                # A name from outside points nowhere: kernels can write to nothing but what they are given.
                 return self._points.get(node.id, _NONE)
             case ast.Attribute():
                 found = self._of(node.value)
+                # Else it is the pointer still, as in ``p.T``.
                 return _NONE if node.attr in _FACTS else found
             case ast.Call():
                 return self._call(node)
@@ -208,10 +215,12 @@ class _Body:
                 raise _strange(node)
 
     def _all(self, node: ast.AST) -> Names:
+        """The parameters that any part of an expression may point into: a sum with a pointer in it is a pointer."""
         parts = (self._of(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
         return _NONE.union(*parts)
 
     def _call(self, node: ast.Call) -> Names:
+        """The parameters that the result of a call may point into; notes what the call writes to."""
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         found = _NONE.union(*map(self._of, given))
         # None: a method of something that the kernel made.
@@ -242,13 +251,15 @@ class _Body:
         return self._call_device_function(node, _reach(function, text_of(callee), self._callers), parameters(function))
 
     def _cast(self, types: Sequence[ast.expr]) -> None:
-        """Something becomes one of these types."""
+        """Notes that something becomes one of these types, which a parameter may say."""
         self._types = self._types.union(*map(self._of, types))
+        # An integer that becomes a pointer leads anywhere.
         for found in map(self._outside, types):
             if type(getattr(found, "value", found)).__name__ == "pointer_type":
                 raise Unfollowed("it makes pointers of numbers")
 
     def _of_language(self, name: str, given: Names) -> Names:
+        """The same for a function of Triton's language, by its name."""
         # Data that was loaded is no pointer.
         if name in _GIVE_DATA or name in _ONLY_LOOK:
             return _NONE
@@ -259,6 +270,7 @@ class _Body:
         return _NONE if name.startswith(_WRITE) else given
 
     def _call_device_function(self, node: ast.Call, reached: Reach, names: Sequence[str]) -> Names:
+        """The same for another kernel that is called, by its own reach."""
         if len(node.args) > len(names) or any(isinstance(arg, ast.Starred) for arg in node.args):
             raise _strange(node)
         # What the callee does to its parameters is done to what was passed for them.
@@ -293,13 +305,14 @@ class _Body:
 
 
 def _refuse_stores(call: ast.Call) -> None:
-    """Assembly may write to an address that it is given as a number."""
+    """Raises for assembly that may write: to an address that it is given as a number, which no rule follows."""
     texts = [part.value for part in ast.walk(call) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
     if not texts or any(re.search(r"\b(st|red|atom|cp|stmatrix|mbarrier)\.", text) for text in texts):
         raise Unfollowed("there is assembly in it that writes to memory")
 
 
 def _strange(node: ast.AST) -> Unfollowed:
+    """The refusal of something that no rule speaks of."""
     return Unfollowed(f"`{ast.unparse(node)}` is in it, line {getattr(node, 'lineno', 0)}")
 
 
@@ -311,6 +324,7 @@ def _content(cell: CellType) -> object:
 
 
 def _mentioned(tree: ast.AST) -> Iterator[str]:
+    """All names and attributes in a text."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             yield node.attr

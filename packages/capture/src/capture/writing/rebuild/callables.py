@@ -27,16 +27,20 @@ def build_function(writer: Writer, value: FunctionValue) -> None:
     emit = writer.emit
     emit.load_callable(types.FunctionType)
     emit.load_const(value.code)
+    # The frame's own globals: `globals()` of the code that is written, or another module's by its path.
     writer.load(value.namespace)
     emit.load_const(value.code.co_name)
+    # As ``FunctionType`` takes them: None where there are none.
     for parts in (value.defaults, value.closure):
         if parts:
             emit.build_tuple(writer.load_all(parts))
         else:
             emit.load_const(None)
     emit.call(5)
+    # Kept before its attributes are set: one of them may refer to the function.
     emit.copy()
     writer.keep(value, "function")
+    # All others are set on the function, and only where there are some: None and an empty dict are told apart.
     writable: dict[str, Callable[[], None]] = {}
     if value.keyword_defaults:
         pairs = [part for name, item in value.keyword_defaults.items() for part in (ConstantValue(name), item)]
@@ -73,6 +77,7 @@ def build_method(writer: Writer, value: BoundMethod) -> None:
 
 @builds(BuiltinValue)
 def build_builtin(writer: Writer, value: BuiltinValue) -> None:
+    # An object of C's that outlives every frame.
     if value.receiver is None:
         writer.emit.load_const(value.function)
     elif isinstance(value.receiver, TorchContext):

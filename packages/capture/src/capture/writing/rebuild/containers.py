@@ -11,6 +11,7 @@ from capture.writing.writer import Writer, builds
 def build_tuple(writer: Writer, value: TupleValue) -> None:
     plain = value.cls is tuple
     named = hasattr(value.cls, "_fields")
+    # Past ``__new__`` of the named tuple, which takes its items one by one and may be the program's.
     if named:
         writer.emit.load_callable(tuple.__new__)
         writer.emit.load_const(value.cls)

@@ -1,5 +1,4 @@
-"""Torch's contexts that outlive the evaluated code: each is one object, made once, and entered once where the program
-is inside of it.
+"""Torch's contexts that outlive the evaluated code, made once each, and entered once if the program is inside.
 
 An object may be built early, as part of a list or an attribute that is written; it is entered when all is written, in
 the order in which the program entered it and in the modes that it found.
@@ -65,7 +64,10 @@ def _set_autocast(device: str | None, enabled: bool, dtype: torch.dtype, caches:
 
 
 def enter_contexts(writer: Writer, contexts: list[TorchContext], mode: bool, mode_left: bool) -> None:
-    """The graph put the library's state back; code that CPython runs next must find it as the program left it."""
+    """Enters the contexts that the program is in, and leaves the grad mode as the program did.
+
+    The graph put the library's state back; code that CPython runs next must find it as the program left it.
+    """
     emit = writer.emit
     for context in contexts:
         assert context.before is not None

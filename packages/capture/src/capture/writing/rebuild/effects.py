@@ -75,6 +75,7 @@ def replay_dict(writer: Writer, value: DictValue) -> None:
 
 
 def _write_entries(writer: Writer, value: DictValue, gone: list[Value], written: list[tuple[Value, Value]]) -> None:
+    """Takes out the keys that are gone, and assigns the entries that differ."""
     emit = writer.emit
     for key in gone:
         writer.load(value)
@@ -95,7 +96,7 @@ def replay_set(writer: Writer, value: SetValue) -> None:
 
 
 def _refill(writer: Writer, value: Value, how: Callable[..., object], *options: bool) -> None:
-    """Make what is on top of the stack all that the container holds."""
+    """Makes what is on top of the stack all that the container holds."""
     emit, contents = writer.emit, writer.fresh("contents")
     emit.store_fast(contents)
     # Emptying and filling is one step: between the two nobody may see the container, no handler of a signal either.
@@ -138,7 +139,7 @@ def replay_cell(writer: Writer, value: CellValue) -> None:
 
 @replays(ClassValue)
 def replay_class(writer: Writer, value: ClassValue) -> None:
-    """Past the metaclass's own ``__setattr__``: what that does was evaluated already."""
+    """Assigns members past the metaclass's own ``__setattr__``: what that does was evaluated already."""
     for name, item in value.written.items():
         if item is not None:
             writer.call_uninterrupted(type.__setattr__, value, ConstantValue(name), item)

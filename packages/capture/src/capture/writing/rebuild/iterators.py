@@ -52,7 +52,7 @@ from capture.writing.writer import Builder, Writer, builds
 
 
 def _kept(build: Builder) -> Builder:
-    """An iterator has a position: it must stay one object."""
+    """The builder, but for keeping the iterator: it has a position, and must stay one object."""
 
     def build_and_keep(writer: Writer, value: Any) -> None:
         build(writer, value)
@@ -66,7 +66,7 @@ def _kept(build: Builder) -> Builder:
 @builds(GeneratorValue, CoroutineValue, AsyncGeneratorValue)
 @_kept
 def build_unstarted(writer: Writer, value: SuspendableValue) -> None:
-    """One that has not run yet is made by the call that would have made it."""
+    """Calls what would have made a generator or coroutine that has not run yet."""
     # A generator that has not started has no position but its arguments.
     writer.load(value.function)
     writer.emit.to_callable()
@@ -100,6 +100,7 @@ def build_sequence_iterator(writer: Writer, value: SequenceIterator) -> None:
 
 
 def _has_own_iterator(owner: Value) -> bool:
+    """True if iterators over this kind of owner can be brought to a position."""
     return isinstance(owner, (ListValue, TupleValue, SetValue, ConstantValue))
 
 

@@ -25,4 +25,4 @@ def build_lock(writer: Writer, value: LockValue) -> None:
 
 @replays(LockValue)
 def replay_lock(writer: Writer, value: LockValue) -> None:
-    """Nothing here: it is released when everything else is done."""
+    """Writes nothing: a lock is released when everything else is done (``writing/lock_blocks``)."""

@@ -57,6 +57,7 @@ def build_container_object(writer: Writer, value: ContainerObject) -> None:
     writer.load(_class_value(value))
     emit.call(1)
     writer.keep(value, "object")
+    # An attribute of C's, not in its ``__dict__``.
     if isinstance(value.contents, DictValue) and value.contents.default_factory is not None:
         writer.load(value.contents.default_factory)
         writer.load(value)
@@ -68,7 +69,7 @@ def build_container_object(writer: Writer, value: ContainerObject) -> None:
 
 
 def fill_contents(writer: Writer, owner: Value, contents: Value) -> None:
-    """The object with what its contents are now, on the stack."""
+    """Leaves the object on the stack, with what its contents are now."""
     emit = writer.emit
     is_mapping = isinstance(contents, DictValue)
     # Past the subclass's own methods: what they did was evaluated, and its results are the contents.
@@ -100,7 +101,7 @@ def build_token(writer: Writer, value: TokenValue) -> None:
 
 
 def set_pending(writer: Writer, var: ContextVarValue) -> None:
-    """Set what the evaluated code has set, in its order, once."""
+    """Sets what the evaluated code has set, in its order, once."""
     for token in var.pending:
         # Both the effect and a token that outlives the frame ask for this; whoever comes first sets, once.
         if not writer.is_kept(token):
@@ -119,7 +120,7 @@ def _fill_object(writer: Writer, value: UserObject) -> None:
 
 
 def write_attributes(writer: Writer, value: UserObject) -> None:
-    """Assignments past the class's own ``__setattr__`` and ``__delattr__``: what those do was evaluated already."""
+    """Writes attributes past the class's own ``__setattr__`` and ``__delattr__``, which were evaluated already."""
     emit = writer.emit
     for name, item in value.overlay.items():
         # Deleted, and perhaps written again: only so does the name come last in ``__dict__``.
@@ -159,7 +160,7 @@ def _delete_attribute(writer: Writer, value: UserObject, name: str) -> None:
 
 
 def _is_computed(cls: type, name: str) -> bool:
-    """Whether the class has code of its own for assigning this attribute."""
+    """True if the class has code of its own for assigning this attribute."""
     _, member = lookup(cls, name)
     written_in_c = isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType))
     return not written_in_c and is_data_descriptor(member)
