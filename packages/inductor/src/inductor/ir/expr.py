@@ -1,7 +1,7 @@
-"""Expression trees: what one element of a tensor is, as data.
+"""Expression trees: one element of a tensor as data.
 
 A tree is built by lowerings and walked by whoever needs to know something: which buffers are read and where, what the
-dtype is, how it prints.  Nodes are frozen and equal by structure, so sharing a subexpression is finding an equal node.
+dtype is, how it prints. Nodes are frozen and equal by structure, so sharing a subexpression is finding an equal node.
 Formulas use what they were given more than once, so a tree is a graph in memory: hashes are kept, and comparing looks
 at every pair of nodes once, or ``x * x`` repeated would take exponential time.
 """
@@ -44,7 +44,7 @@ class IndexValue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """One element of a buffer, in the buffer's dtype.  ``bindings`` give the values of symbols that are read from
+    """One element of a buffer, in the buffer's dtype. ``bindings`` give the values of symbols that are read from
     tensors (gathers): each is an integer expression, already wrapped and checked by the lowering."""
 
     buffer: str
@@ -54,6 +54,7 @@ class Load:
     _hash: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        # Kept once, as for the other inner nodes: hashing a tree anew at every comparison would walk all of it.
         object.__setattr__(self, "_hash", hash((self.buffer, self.index, self.dtype, self.bindings)))
 
     def __hash__(self) -> int:
@@ -105,7 +106,8 @@ class Masked:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A ``Let`` or the outcome of a ``Reduce`` earlier in the same kernel: ``part`` is "" or mean, m2, weight."""
+    """The value that a ``Let``, ``Scan`` or ``Reduce`` earlier in the same kernel has named; ``part`` is "", or mean,
+    m2 or weight of a welford reduction."""
 
     name: str
     dtype: torch.dtype
@@ -122,6 +124,7 @@ def _same(left: Expr, right: Expr) -> bool:
         a, b = stack.pop()
         if a is b or (id(a), id(b)) in seen:
             continue
+        # A pair met again is under comparison or known to be equal: any difference has returned already.
         seen.add((id(a), id(b)))
         if hash(a) != hash(b) or not _same_node(a, b):
             return False
@@ -152,6 +155,7 @@ def apply(op: str, *args: Expr, dtype: torch.dtype | None = None) -> Expr:
         if dtype is None:
             raise ValueError(f"{op} needs a dtype")
         return Apply(op, args, dtype)
+    # The last operand, as the first of ``where`` is its condition.
     return Apply(op, args, args[-1].dtype)
 
 
@@ -208,12 +212,12 @@ CHECKS = ("wrapped", "within")
 
 
 def has_checks(value: Expr) -> bool:
-    """Whether computing the value may raise."""
+    """True if computing the value may raise: it mentions a position that is checked against its axis."""
     return any(isinstance(node, Apply) and node.op in CHECKS for node in walk(value))
 
 
 def fits_32_bits(expr: Expr) -> bool:
-    """True for a position (or a number) that needs no more."""
+    """True for a position or a number that is known to fit into 32 bits, so that it can be computed in them."""
     if isinstance(expr, Const):
         return expr.dtype == torch.int64 and abs(int(expr.value)) < 1 << 31
     if not isinstance(expr, IndexValue):
@@ -246,6 +250,8 @@ def substitute(expr: Expr, replacements: Mapping[Symbol, Index | int]) -> Expr:
 
 
 def _with_children(node: Expr, memo: Mapping[int, Expr]) -> Expr:
+    """The node with its children replaced by those in ``memo``; the same object where none has changed, which keeps
+    shared subtrees shared."""
     if isinstance(node, Apply):
         args = tuple(memo[id(arg)] for arg in node.args)
         unchanged = all(map(operator.is_, args, node.args))
