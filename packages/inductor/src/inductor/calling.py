@@ -221,7 +221,8 @@ def with_constants(call: Boxed, fixed: Fixed) -> Boxed:
 
 
 def _is_read(node: Node) -> bool:
-    """True for a plain input of a graph that has users; a tracer that knew its value as symbolic has left a ``val``."""
+    """True for an input that has users and no ``val`` of a tracer: the graph was traced again with its example's
+    value."""
     return bool(node.users) and "val" not in node.meta
 
 
