@@ -40,7 +40,7 @@ SCALES = Declined("a scale that is not the quotient of the sizes")
 
 
 def _sizes(ctx: Context, x: Tensor, output_size: Any) -> tuple[list[int], list[int]] | None:
-    """The image's sizes before and after, where they are known."""
+    """The sizes of an image before and after; None where they are known only at run time."""
     before = [size.as_int() for size in x.sizes[2:]]
     after = [size.as_int() for size in ctx.sizes.indices(output_size)]
     if not all(before) or not all(after):
@@ -52,7 +52,7 @@ def _sizes(ctx: Context, x: Tensor, output_size: Any) -> tuple[list[int], list[i
 
 
 def _agrees_with_eager(before: int, after: int, scale: float | None, exact: bool) -> bool:
-    """Whether eager's positions, computed in float32, are the exact ones."""
+    """True if eager's positions, computed in float32, are the exact ones for every element."""
     place = torch.arange(after)
     ours = (2 * place + 1) * before // (2 * after) if exact else place * before // after
     step = torch.tensor(1 / scale if scale else before / after, dtype=torch.float32)
@@ -61,6 +61,8 @@ def _agrees_with_eager(before: int, after: int, scale: float | None, exact: bool
 
 
 def _nearest(exact: bool) -> Lowering:
+    """The lowering of nearest interpolation; ``exact`` takes the element nearest to the middle."""
+
     def lower(ctx: Context, x: Tensor, output_size: Any, *scales: Any) -> Tensor | Declined:
         known = _sizes(ctx, x, output_size)
         if known is None:
@@ -81,7 +83,8 @@ def _nearest(exact: bool) -> Lowering:
 
 
 def _nearest_backward(ctx: Context, grad: Tensor, output_size: Any, input_size: Any, *scales: Any) -> Tensor | Declined:
-    """Every element adds up what was made of it, where that is equally much for all."""
+    """The gradient of nearest interpolation: every element adds up the ones made of it, where that is the same number
+    for all."""
     sizes = ctx.sizes.indices(input_size)
     factors = [new.divisible_by(old) for new, old in zip(grad.sizes[2:], sizes[2:], strict=True)]
     whole = [factor.as_int() for factor in factors if factor is not None]
@@ -106,7 +109,8 @@ def _nearest_backward(ctx: Context, grad: Tensor, output_size: Any, input_size: 
 
 @dataclass(frozen=True, slots=True)
 class _Between:
-    """An element lies ``part / whole`` behind the element at ``first``, which may lie one before the image."""
+    """A place between two neighbours: ``part / whole`` behind the element at ``first``, which may lie one before the
+    image."""
 
     first: Index
     part: Index
@@ -127,7 +131,7 @@ class _Between:
 
 
 def _blend(x: Tensor, place: Sequence[Index], between: Sequence[_Between], dtype: torch.dtype) -> Value:
-    """The mean of the two elements in the next dimension, each of them such a mean in those behind."""
+    """The weighted mean of the two neighbours in the next dimension, each of them such a mean in the remaining ones."""
     if not between:
         return Value(at(x, place))
     here, *rest = between
@@ -140,6 +144,7 @@ def _blend(x: Tensor, place: Sequence[Index], between: Sequence[_Between], dtype
 
 
 def _holds(op: str, left: Index, right: Index) -> Value:
+    """A comparison; one that the ranges decide is taken to hold."""
     check: Expr = compare(op, left, right)
     return Value(check if not isinstance(check, Const) else Const(True, torch.bool))
 

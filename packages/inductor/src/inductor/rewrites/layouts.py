@@ -140,8 +140,7 @@ def lay_out_images(graph: Graph) -> None:
     laid = [node for node in laid if isinstance(node.meta["val"], torch.Tensor)]  # what gives several is no image
     if not any(node.meta["val"].device.type == "cuda" for node in laid):
         return
-    # cuDNN's backward reads the gradient beside the image and the weight: it is as fast as forward where all three have
-    # one layout.
+    # cuDNN would rearrange a gradient that lies otherwise than the image and the weight beside it.
     convolved = {node.args[:2] for node in laid if node.target is aten.convolution.default}
     for node in graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
         gradient = node.args[0]
