@@ -227,6 +227,7 @@ def dependencies(graph: Graph) -> tuple[list[Access], list[set[int]]]:
             writer[name] = number
         for name in touched.reads:
             readers.setdefault(name, []).append(number)
+        # A read and a write of one buffer in one operation need no order.
         needed.discard(number)
         before.append(needed)
     return accesses, before

@@ -373,7 +373,7 @@ def as_strided(
 
 
 def _offset_from_base(ctx: Context, x: Tensor, source: torch.Tensor, wanted: Size) -> Index | None:
-    """Where the window starts, in elements from the start of the buffer that ``x`` is a window on."""
+    """The offset of the window, in elements from the start of the buffer that ``x`` is a window on."""
     layout = strided(x)
     if layout is None:
         return None
