@@ -1,6 +1,7 @@
-"""What a printed wrapper calls beside kernels and libraries: checks of inputs, tensors laid out as kernels need them.
+"""Functions that a printed wrapper calls beside kernels and libraries: checks of inputs, tensors laid out as kernels
+need them.
 
-These run whenever a compiled graph is called.  They know nothing of programs, or of how the wrapper is made.
+These run whenever a compiled graph is called. They know nothing of programs, or of how the wrapper is made.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from inductor.torch_versions import pytree
 
 
 def flattened(results: object) -> list[Any]:
-    """The tensors one by one, as the program names them."""
+    """The tensors of a nested result one by one, as the program names them."""
     leaves: list[Any] = pytree.tree_leaves(results)
     return leaves
 
 
 def plain(given: torch.Tensor) -> torch.Tensor:
-    """A tensor that torch negates on reading, or that has no memory, as one that holds its numbers, laid out alike."""
+    """A copy, with the same strides, of a tensor that torch negates on reading or that has no memory."""
     return torch.empty_strided(given.size(), given.stride(), dtype=given.dtype, device=given.device).copy_(given)
 
 
 def refuse_marked(given: torch.Tensor) -> NoReturn:
-    """Kernels write numbers as they are."""
+    """Raises for such an input that the graph writes to: a kernel would write its numbers as they are."""
     if given.is_neg():
         kind, instead = "is the imaginary part of a conjugate", "torch.resolve_neg of it"
     else:
@@ -39,7 +40,7 @@ def refuse_marked(given: torch.Tensor) -> NoReturn:
 def check_input(
     name: str, given: Any, sizes: Iterable[int], strides: Iterable[int], dtype: torch.dtype, device: str
 ) -> None:
-    """Raises where an input is not what the code was made for.  Strides of dimensions that hold at most one element may
+    """Raises where an input is not what the code was compiled for. Strides of dimensions with at most one element may
     be anything; so may the device, where none is named."""
     sizes, strides = tuple(sizes), tuple(strides)
     if given.layout is not torch.strided:

@@ -1,8 +1,7 @@
-"""Expression trees as Triton: every value is a block, and broadcasting does what lanes do in C++.
+"""Expression trees as Triton: every value is a block, and broadcasting does the work of C++'s lanes.
 
-A value's text may be put where it is used, or get a name: with several users, or longer than LONGEST_INLINE.  Two
-texts that are the same are the same value, as long as no store is in between; that is how a load is done once
-(``named``).
+A value's text may be put where it is used, or get a name: with several users, or longer than LONGEST_INLINE. Two texts
+that are the same are the same value, as long as no store is in between; that is how a load is done once (``named``).
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """What indices mean to a block: the axes that have one flat position, and which dimension each symbol moves
-    along.  ``numbers`` are the arguments that stand for themselves."""
+    """The meaning of indices in a block: the axes that have one flat position, and the dimension that each symbol moves
+    along. ``numbers`` are the arguments passed by value."""
 
     flats: tuple[tuple[tuple[Symbol, ...], Symbol], ...]
     dimensions: Mapping[Symbol, str]
@@ -53,6 +52,7 @@ class Grid:
 
 
 def _walks_as_one(index: Index, axes: Sequence[Symbol]) -> bool:
+    """True if the index walks the axes in row-major order without gaps."""
     if len(axes) < 2:
         return bool(axes)
     strides = [index.stride_of(axis) for axis in axes]
@@ -70,7 +70,7 @@ def _walks_as_one(index: Index, axes: Sequence[Symbol]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Which elements of a block exist: the conditions by dimension, and all together (None: every one exists).  Where
+    """The elements of a block that exist: the conditions by dimension, and all together (None: every one exists). Where
     values decide too, the whole is ``narrowed``."""
 
     conditions: Mapping[str, str]
@@ -88,7 +88,7 @@ class Inside:
 
 
 class BlockScope:
-    """Where values are printed: a suite of statements, the names in it, and which elements may be read."""
+    """The place where values are printed: a suite of statements, the names in it, and the elements that may be read."""
 
     def __init__(self, lines: Lines, names: Names, grid: Grid, inside: Inside, results: dict[str, Block]) -> None:
         self.lines = lines
