@@ -60,7 +60,7 @@ def check_input(
 
 
 def raise_outside(operators: str) -> NoReturn:
-    """What a kernel could only note: it was given a position that its tensor does not have."""
+    """Raises the error that a kernel could only note: a position outside of its tensor."""
     raise IndexError(f"index out of range in a kernel made of {operators}")
 
 
@@ -92,7 +92,7 @@ NAMESPACE: Mapping[str, Any] = {
     "plain": plain,
     "refuse_marked": refuse_marked,
 }
-"""What is there in every wrapper, under these names; ``IMPORTS`` says the same as Python."""
+"""The names that every wrapper can use, with the objects behind them; ``IMPORTS`` says the same as Python."""
 
 IMPORTS = (
     "import torch",
@@ -110,4 +110,4 @@ DIRECT: Mapping[object, Callable[..., Any]] = {
     torch.ops.aten.baddbmm.default: torch.baddbmm,
     torch.ops.aten.convolution.default: torch.convolution,
 }
-"""Functions that take what an operator takes, and find their way to it in a third of the time."""
+"""Functions that take the arguments of an operator and reach it in a third of the time."""

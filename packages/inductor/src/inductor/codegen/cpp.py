@@ -195,8 +195,8 @@ class _KernelPrinter:
                 self.lines.line(f"{function}<{self.layout.width}>({place});")
 
     def _tiles(self, outer: Sequence[Symbol], span: Span, height: int) -> None:
-        """Where some reads run along the rows and others along the columns: a band of rows at a time, so that the
-        cache lines a column touches serve the next rows too."""
+        """Prints a kernel with accesses along the rows and others along the columns: a band of rows at a time, so that
+        the cache lines a column touches serve the next rows too."""
         # Bands of rows; in each, vectors of columns, and for each of these the rows of the band.
         # Threads share everything outside of the band's columns.
         *first, row = outer

@@ -292,7 +292,7 @@ def from_end(at: Index, size: Index) -> Index:
 
 
 def is_inside(at: Index, size: Index) -> bool:
-    """Whether there certainly is an element at the position."""
+    """True if the position is known to be one of an element."""
     return at.is_nonnegative() and at.is_below(size)
 
 

@@ -32,13 +32,13 @@ _FAILURES = (
     BuildError, CacheError, ParseError, ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError,
     SyntaxError, TypeError, ValueError,
 )  # fmt: skip
-"""What reading may raise where a file is not what it says, or this process has not what it names."""
+"""Errors that reading may raise where a file is not what it says, or names something that this process lacks."""
 
 
 def take_up(
     key: str, name: str, options: Options, gm: GraphModule | None = None, examples: Sequence[object] = ()
 ) -> CompiledGraph | None:
-    """What was stored under the key, for ``gm``, whose key it is, or alone; None where it has to be compiled."""
+    """The graph stored under the key, for ``gm``, whose key it is, or alone; None where it has to be compiled."""
     start = time.perf_counter()
     try:
         store = Cache(options.cache_folder(), options.cache_bytes)
@@ -55,12 +55,14 @@ def take_up(
 
 
 class _Taking:
+    """One stored graph being taken up."""
+
     def __init__(self, head: Head, options: Options, store: Cache) -> None:
         self.head, self.options, self.store = head, options, store
         self.reader = Reader(head["nodes"])
 
     def is_of_here(self) -> bool:
-        """Whether it was made by what is here, for a processor and GPUs like those here."""
+        """True if it was made by the versions that are here, for a processor and GPUs like those here."""
         numbers = {int(number) for number in self.head["gpus"]}
         return self.head["world"] == world(self.options) and self.head["gpus"] == gpus(numbers)
 
@@ -72,6 +74,7 @@ class _Taking:
         program: Callable[[], Program],
         start: float,
     ) -> CompiledGraph | None:
+        """The compiled graph; None where its libraries or its constants are not to be had."""
         head = self.head
         constants = self._constants(gm)
         libraries = built_before(head["libraries"], self.store)
@@ -129,7 +132,7 @@ class _Taking:
         return tuple((at, name, self.reader.read(value)) for at, name, value in self.head["fixed"])
 
     def _source(self, name: str, names: Sequence[str]) -> str:
-        """The wrapper with this graph's name, and those of its inputs, in what it tells of wrong calls."""
+        """The wrapper's source with this graph's name, and those of its inputs, in messages of wrong calls."""
         source: str = self.head["source"]
         source = source.replace(f"check_list(inputs, {self.head['name']!r}, ", f"check_list(inputs, {name!r}, ")
         new = dict(zip(self.head["inputs"], names, strict=True)) if self.head["named"] else {}
