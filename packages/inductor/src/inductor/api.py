@@ -84,6 +84,7 @@ def _compile(gm: GraphModule, given: object, chosen: Options, tell: Callable[[st
     except Exception as error:
         _check_form(name, gm, error)
         raise
+    # One from the cache was bound to its calling convention when it was taken up.
     if not compiled.report.from_cache:
         taken = taken_by(compiled.program)
         compiled.calling = calling_of(name, gm, taken)
@@ -130,6 +131,7 @@ def _kept(work: pipeline.Work) -> CompiledGraph:
         if work.tell is not None:
             work.tell("take up")
         return compiled
+    # The last stage's work is what the file is written from: the compiled graph itself no longer has it.
     last = work
 
     def observe(stage: pipeline.Stage, after: pipeline.Work) -> None:

@@ -57,6 +57,7 @@ def build_kernels(
             tell(f"building {len(printed.printed)} kernels, {files} of {of} files")
 
     run, own, libraries = _load([unit.source for unit in printed.units], options, done)
+    # Kernels with equal text share one function: ``printed`` leads from each name to the kernel that stands for it.
     homes: dict[str, Library] = {}
     for unit, library in zip(printed.units, libraries, strict=True):
         homes.update((kernel.kernel.name, library) for kernel in unit.kernels)
@@ -135,6 +136,7 @@ def finish(
 ) -> CompiledGraph:
     """The wrapper's function, with its report; ``graph`` is what the program was made from."""
     call = bound(program.name, wrapper.source, wrapper.namespace)
+    # A call without a reason is the library's on purpose; one with a reason lacks a lowering.
     calls = [step for step in program.steps if isinstance(step, Call)]
     report = Report(
         kernels=built.kernels,

@@ -214,6 +214,7 @@ class Cache:
         held = sum(size for _, size, _ in entries)
         if held <= self.limit_bytes:
             return held
+        # By the time of last use, which ``_touch`` sets; every file of the entry just made stays.
         for _, size, entry in sorted(entries, key=lambda item: item[0]):
             if held <= self.limit_bytes * (1 - _ROOM):
                 break

@@ -63,6 +63,7 @@ class Calling:
         for position in self.integers:
             if not is_integer(inputs[position]):
                 raise BadCall(f"input {self.names[position]} of {self} is {kind(inputs[position])}; give an integer")
+        # Silently without gradients would be worse than an error: the result could not be told from a constant.
         if torch.is_grad_enabled():
             for position in self.tensors:
                 if inputs[position].requires_grad:

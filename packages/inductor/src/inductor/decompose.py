@@ -130,6 +130,7 @@ def _picked_alone(
     zeros, which makes NaN of infinities."""
     dim = 0 if x.ndim < 2 else 1
     target = (target[0] if x.ndim == 1 and target.ndim else target).unsqueeze(dim)
+    # Where the target is ignored there is no class to pick: class 0 stands in, with a gradient of 0.
     counts = target != ignore
     row = grad / total if reduction == 1 else grad
     row = row.unsqueeze(dim) if x.ndim > row.ndim > 0 else row
@@ -249,6 +250,8 @@ def _traced(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
     allowed, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
     try:
         with STATE.tracer, torch.no_grad(), mode, _symbols_of_its_own(mode.shape_env):
+            # Writes through views become new values first; functionalization sees the operators before decompositions
+            # do.
             return make_fx(_functional(gm), decomposition_table=decompositions())(*fakes)
     except Exception as error:  # the graph's own, or one of the tracer's: running it tells
         raise UnsupportedGraph(_failure(gm, values, error)) from error
@@ -341,6 +344,7 @@ def _is_ready(node: Node) -> bool:
         return False
     if node.target is operator.getitem:
         return isinstance(node.args[1], int) and not isinstance(node.args[0].meta.get("val"), torch.Tensor)
+    # Arithmetic on symbolic sizes, which the tracer has done.
     if not isinstance(node.target, OpOverload):
         return "val" in node.meta and isinstance(node.meta["val"], torch.SymInt | torch.SymFloat | torch.SymBool)
     if node.target.namespace == "aten" and schema_of(node.target).is_mutable:
@@ -377,6 +381,7 @@ def _functional(gm: GraphModule) -> Callable[..., Any]:
             outputs = _run(gm, wrapped)
         finally:
             disable_functionalization()
+        # A graph that writes its inputs ends with one copy into each: the form in which the lowerings take writes.
         written: dict[int, torch.Tensor] = {}
         for arg, functional in zip(args, wrapped, strict=True):
             if isinstance(arg, torch.Tensor):

@@ -236,6 +236,7 @@ class _Lowerer:
                 return self._fall_back(call, reason)
         call = _PREPARED.get(call.target, _as_it_is)(self, call)
         result = LOWERINGS[call.target](self.ctx, *call.args, **call.kwargs)
+        # What a lowering may have emitted before it declined has no reader, and the scheduler drops it.
         if isinstance(result, Declined):
             return self._fall_back(call, result.reason)
         self.lowered[str(call.target)] += 1

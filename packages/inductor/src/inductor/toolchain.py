@@ -138,6 +138,7 @@ def build(sources: Sequence[str], options: Options, done: Callable[[int, int], N
     """
     with_tools = tools(options)
     compiler, more, flags = with_tools.compiler, with_tools.more, with_tools.flags
+    # Equal sources are built once.
     texts = {key_of((source, *with_tools.identity)): source for source in sources}
 
     def into(store: Cache, found: dict[str, Path]) -> dict[str, Library]:

@@ -74,6 +74,7 @@ def run(work: pipeline.Work, option: bool | str) -> CompiledGraph:
     except (OSError, UnicodeError) as error:
         _warn(error)
         return pipeline.run(work)
+    # ``run.py`` is written from the work of the last stage, which ``pipeline.run`` does not return.
     last = work
 
     def observe(stage: pipeline.Stage, after: pipeline.Work) -> None:

@@ -130,6 +130,7 @@ class Loaded:
 
         def launch(stream: int, *arguments: int) -> None:
             start = aligned
+            # Views may begin anywhere; a kernel for such memory is compiled when the first one comes.
             for pointer in arguments[:pointers]:
                 if pointer % ALIGNMENT:
                     others[:] = others or [cuda_driver.starter(self._function(aligned=False))]

@@ -70,6 +70,7 @@ def timings(printed: PrintedTritonKernel, device: int, store: Cache) -> dict[Sha
         candidate = _in_shape(printed, shape)
         text = f"{HEADER}\n\n{candidate.text}"
         loaded[shape] = Loaded(candidate, store.keep_text(f"{key_of([text])}.py", text), store, device)
+    # All candidates at once, by processes; below they are found in the cache.
     compile_apart(list(loaded.values()))
     with torch.cuda.device(device):
         arguments = _arguments(printed)
@@ -106,6 +107,7 @@ def seconds(run: Callable[[], None]) -> float:
     """The seconds per launch on the device; one call of ``run`` queues many."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     run()
+    # The first run has loaded the kernel.
     sleep(1_000_000)  # all launches are queued before the first one starts
     start.record()
     run()

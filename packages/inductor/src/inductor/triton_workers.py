@@ -44,6 +44,8 @@ def compile_all(jobs: Sequence[Job], processors: int) -> None:
     )
     with ThreadPoolExecutor(threads + len(workers)) as pool:
         there = [pool.submit(worker.drain, waiting) for worker in workers]
+        # Threads come to an end when no jobs wait; a process that has not started by then would find none, and is
+        # stopped.
         for future in [pool.submit(_drain, waiting) for _ in range(threads)]:
             future.result()
         for worker in workers:

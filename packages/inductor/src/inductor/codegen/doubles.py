@@ -18,6 +18,7 @@ def double_text(expr: Expr, index_text: Callable[[Index], str], square_root: Cal
     def text(part: Expr) -> str:
         if isinstance(part, Const):
             return f"float('{part.value}')" if part.value in (float("inf"), float("-inf")) else repr(part.value)
+        # Python's integers here: exact until the cast to a float, as in the user's own program.
         if isinstance(part, IndexValue):
             return f"({index_text(part.index)})"
         if isinstance(part, Apply) and part.op in _INFIX:

@@ -58,6 +58,8 @@ def plan_of(run: Run, printed: Mapping[str, PrintedKernel]) -> Plan:
 
     def planned(launch: Launch) -> PlannedKernel:
         layout = launch.kernel.cpu
+        # The order of a printed entry's parameters: buffers, the pointer for positions outside, sizes, the number of
+        # threads.
         places = [pointers[name] for name in launch.buffers] + [len(pointers)] * layout.checked
         numbers = [integers[size.name] for size in launch.kernel.sizes] + [len(integers)] * layout.threaded
         entry = printed[launch.kernel.name].entry_name

@@ -303,6 +303,7 @@ class _WrapperPrinter:
         results are views of, must not be views of anything themselves."""
         name, dead = self._local(buffer.name), self._local(old.name)
         seen = buffer.name in self.seen
+        # The same tensor object serves where nothing about it changes.
         alike = (old.dtype, old.sizes, old.strides) == (buffer.dtype, buffer.sizes, buffer.strides)
         shape = f"{self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}"
         if alike and not (seen and old.name in self.windows):
@@ -375,6 +376,7 @@ class _WrapperPrinter:
         target = self._target(step.target)
         arguments = [self._argument(argument) for argument in step.args]
         arguments += [f"{name}={self._argument(value)}" for name, value in step.kwargs]
+        # With an out-variant the operator writes its results itself; without one they are copied.
         into = [self._local(name) for name in step.into]
         places = [argument.name for argument in schema_of(step.target).arguments if argument.is_out] if into else []
         if places:

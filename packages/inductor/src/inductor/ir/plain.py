@@ -141,6 +141,7 @@ class Reader:
             raise ParseError(f"{value} stands for nothing") from error
 
     def _tagged(self, tag: str, held: Plain) -> object:
+        # A negative number would count from the end: a damaged file must not be read as something else.
         if tag == "n" and isinstance(held, int) and held >= 0:
             return self._made[held]
         if tag == "l" and isinstance(held, list):

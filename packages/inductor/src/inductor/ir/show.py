@@ -113,6 +113,7 @@ def kernel_text(value: Kernel) -> str:
     for member in value.members:
         lines += ["    " + line for line in kernel_text(member).splitlines()]
     lines += ["    " + statement(let) for let in value.once]
+    # Axes nest one in the other; the loops of all passes stand side by side inside of them.
     for depth, axis in enumerate(value.axes, 1):
         lines.append(f"{'    ' * depth}for {axis.name} in {axis.size}:")
     if (made := value.product) is not None:

@@ -30,6 +30,7 @@ def attend(ctx: Context, attention: Attention) -> Tensor:
     )
     mask = _mask(ctx, attention, leading, queries.dtype)
     result = _result(ctx, (*queries.sizes[:3], values.sizes[3]), queries)
+    # A product takes keys turned, the library as they are.
     operands = [queries, permuted(turned, [0, 1, 3, 2]), values]
     refs = [None if operand is None else ctx.ref(operand) for operand in (*operands, mask)]
     ctx.call(aten.scaled_dot_product_attention.default, (*refs, 0.0, False), {"scale": attention.scale}, [result], None)

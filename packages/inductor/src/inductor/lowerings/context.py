@@ -233,6 +233,7 @@ class Context:
         statements: list[Statement] = []
         results: list[Expr] = []
         for kind, value, dtype in reductions:
+            # Every axis that is reduced may have one element: then there is no loop, and each result is its element.
             if reduced:
                 name = f"t{next(self._counter)}"
                 statements.append(Reduce(name, kind, value, dtype))
@@ -289,6 +290,7 @@ class Context:
         for value, dtype in values:
             buffer = self.buffer(sizes, dtype, like.device, strides)
             index = sum((at * stride for at, stride in zip(where, buffer.strides, strict=True)), ZERO)
+            # A store reads the value by the name of its buffer, as one of a pointwise nest does: see ``store``.
             value = cast(value, compute_dtype(dtype))
             body += [Let(buffer.name, value), Store(buffer.name, index, Result(buffer.name, value.dtype))]
             outputs.append(load(buffer))

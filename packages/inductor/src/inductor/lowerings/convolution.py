@@ -59,6 +59,7 @@ def convolution_backward(
             results.append(None)
             continue
         sizes = ctx.sizes.indices(meta.shape)
+        # The library returns gradients of image and weight in the layout of its operands; that of the bias is a vector.
         strides = image_strides(sizes, True) if meta.dim() == 4 else contiguous_strides(sizes)
         name = ctx.buffer(sizes, meta.dtype, meta.device, strides).name
         results.append(Buffer(name, meta.dtype, meta.device, sizes, strides))

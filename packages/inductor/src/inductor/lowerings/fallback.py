@@ -55,6 +55,7 @@ def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason:
     buffers = [_result(ctx, leaf) for leaf in leaves]
     ctx.call(target, call_args, call_kwargs, buffers, reason)
     tensors = [buffer for buffer in buffers if buffer is not None]
+    # Sizes that are not understood are read from the result that has them.
     for place, dim, symbol in ctx.sizes.to_read:
         ctx.call(aten.sym_size.int, [Ref(tensors[place].name), dim], {}, [], None, symbol)
     _note_views(ctx, target, call_args, [tensor.name for tensor in tensors])

@@ -88,6 +88,7 @@ class InPlace:
             value, source = given[argument.name], node.kwargs[argument.name]
             if isinstance(value, Tensor) and isinstance(source, Node):
                 strides = self._ctx.sizes.strides(source.meta["val"].stride())
+                # Written arguments become results of this graph; the others only have to lie as the tracer saw them.
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     value = self._to_be_written(node, source, value, strides)
                     results.append(value)

@@ -129,6 +129,7 @@ def largest(ctx: Context, x: Tensor, windows: Sequence[Windows]) -> list[Tensor]
         return _largest_by_reduction(ctx, x, sizes, windows)
     place = positions(sizes)
     outer = place[-len(windows) :]
+    # Elements outside are as low as there are, so that they are never the largest of a window.
     values = [_element(x, windows, place, taps, _lowest(x.dtype)) for taps in _taps(windows)]
     highest = values[0]
     for value in values[1:]:
@@ -172,6 +173,7 @@ def _largest_by_reduction(
     ctx: Context, x: Tensor, sizes: tuple[Index, ...], windows: Sequence[Windows]
 ) -> list[Tensor] | Declined:
     """The same for large windows, by a reduction over them; its position within the window is taken apart again."""
+    # A tie of the lowest number with an element outside would give a position outside.
     if not all(w.is_even for w in windows):
         return Declined("large windows that reach outside: their largest element may lie there")
     outer = positions(sizes)[-len(windows) :]
@@ -198,6 +200,7 @@ def largest_backward(
         return Declined("windows along the lanes of a vector: scattering is faster")
     place = positions(x.sizes)
     inner = place[-len(windows) :]
+    # The flattened position of the element itself, to compare with the positions kept by forward.
     here = ZERO
     for w, at_ in zip(windows, inner, strict=True):
         here = here * w.size + at_

@@ -86,6 +86,7 @@ def _double(sizes: Sizes, expr: Any, shape_env: Any) -> Expr:
     kind = type(expr).__name__
     if kind == "ToFloat":
         return _double(sizes, expr.args[0], shape_env)
+    # Python raises for a division by zero, which neither a kernel nor a library call would.
     if _OF_TWO.get(kind) == "div" and not _is_positive(sizes, expr.args[1], shape_env):
         raise UnsupportedGraph(f"a division by {expr.args[1]}, which may be 0")
     if kind in _OF_TWO:

@@ -62,6 +62,7 @@ def _running_extreme(ctx: Context, x: Tensor, kind: str, dim: int) -> list[Tenso
         met = met | isnan(value) if value.dtype.is_floating_point else met
         return where(met, here, 0).expr
 
+    # The position of an extreme is itself a running maximum: of positions where the extreme was met.
     scans: list[tuple[str, Any, torch.dtype]] = [(kind, lambda: x.expr, x.dtype), ("max", place, torch.int64)]
     return ctx.scan(x, wrap(dim, x.ndim), scans)
 

@@ -101,6 +101,7 @@ class Sizes:
                 product = product * arg
             return product
         if (kind := type(expr).__name__) in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
+            # Python would raise; sizes that are used as such are positive where they divide.
             if args[1].unbounded and _may_be_zero(args[1]):
                 raise UnsupportedGraph(f"a division by {args[1]}, which may be 0")
             return args[0] // args[1] if kind.endswith("Div") else args[0] % args[1]

@@ -76,6 +76,7 @@ def _nearest(exact: bool) -> Lowering:
             (at_ * 2 + 1) * before // (2 * after) if exact else at_ * before // after
             for at_, before, after in zip(place[2:], *known, strict=True)
         ]
+        # Eager copies: a value without memory of its own, and no view.
         moved = reindex(x, sizes, (*place[:2], *local))
         return pure(moved, moved.expr)
 
@@ -90,6 +91,7 @@ def _nearest_backward(ctx: Context, grad: Tensor, output_size: Any, input_size: 
     whole = [factor.as_int() for factor in factors if factor is not None]
     taps = [factor for factor in whole if factor]
     given = [scale for scale in scales if scale is not None]
+    # Otherwise elements have different numbers of results, which only a scatter adds up.
     if len(taps) != len(factors) or given not in ([], [float(factor) for factor in taps]):
         return Declined("a scale that is no whole number")
     if math.prod(taps) > costs.ANY.most_taps:
@@ -161,6 +163,7 @@ def _linear(
     given = [(scale, *sizes) for scale, *sizes in zip(scales, *known, strict=False) if scale and not align_corners]
     if any(Fraction(scale) * before != after for scale, before, after in given):
         return SCALES
+    # Each element is read by several results.
     x = x if cost(x.expr, costs.ANY.plain_read + 1) <= costs.ANY.plain_read else ctx.realize(x)
     sizes = (*x.sizes[:2], *map(Index.of, known[1]))
     place = positions(sizes)

@@ -159,6 +159,7 @@ def _turn(node: Node) -> None:
     value = node.meta["val"]
     if _lies_innermost(node) or not isinstance(value, FakeTensor) or not value.is_contiguous():
         return
+    # The tuple and the item taken out of it both describe the value.
     if node.target is operator.getitem:
         source, position = node.args
         assert isinstance(source, Node)
@@ -183,6 +184,7 @@ def as_eager_lays(gm: GraphModule, run: Callable[[list[Any]], Sequence[Any]]) ->
     inputs = [TURNED in node.meta for node in gm.graph.find_nodes(op="placeholder")]
     returned = pytree.tree_leaves(gm.graph.output_node().args)
     outputs = [isinstance(node, Node) and TURNED in node.meta for node in returned]
+    # The usual case costs nothing.
     if not any(inputs) and not any(outputs):
         return lambda given: tuple(run(given))
 

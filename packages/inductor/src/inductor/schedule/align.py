@@ -104,6 +104,7 @@ def _joined(domain: list[Symbol], cuts: tuple[dict[Symbol, list[Symbol]], dict[S
         moved: dict[Symbol, Index] = {}
         for axis, parts in side.items():
             total, step = ZERO, ONE
+            # Pieces stand innermost first, so that each one's step is the size of those before it.
             for part in parts:
                 assert part.size is not None
                 total, step = total + Index.of(part) * step, step * part.size

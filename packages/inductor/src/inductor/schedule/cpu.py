@@ -44,6 +44,7 @@ def lay_out(kernel: Kernel, vector_bytes: int) -> CpuLayout:
     """The layout of a kernel; ``vector_bytes`` is the size of one register of the machine."""
     vector, width = _vectorisation(kernel, vector_bytes)
     tiled = vector == "columns" and _reads_cross(kernel)
+    # What holds for the whole kernel comes first: its loops are laid out by it.
     decided = _Decided(kernel, vector, width, tiled, _total_work(kernel, width), _may_be_parallel(kernel))
     return CpuLayout(
         vector,
@@ -101,6 +102,8 @@ class _Decided:
         in_lanes = self.vector == "rows" and width <= _extent(loop.axes[-1])
         read, written = streams(kernel, loop, (*kernel.axes, *loop.axes)) if in_lanes else ((), ())
         extent, first, running = static_extent(loop.axes), _extent(loop.axes[0]), has_scans([loop])
+        # A row of unknown length is prepared for both: pieces, and ``whole_below`` which the kernel asks about when it
+        # runs.
         is_long = extent is None or extent >= costs.CPU.long_reduction
         reduces = any(isinstance(statement, Reduce) for statement in loop.body)
         in_pieces = reduces and is_long and not running and first > 1

@@ -36,6 +36,7 @@ def choose_shape(kernel: Kernel) -> Shape:
         return _shape(groups, (block,), None, 4 if block >= 512 else max(1, block // 128))
     if len(_dimensions(groups)) == len(TILE_NAMES):
         return _shape(groups, (16, 16, 16), None, 8)
+    # Operands disagree about the fast axis: a square reads both ways in full cache lines.
     side = 64 if _widest(kernel) <= 2 else 32
     return _shape(groups, (side, 64), None, 8)
 
@@ -73,6 +74,7 @@ def _bytes_side_by_side(kernel: Kernel) -> Counter[Symbol]:
     for _, index, width in places:
         moved = [axis for axis in axes if axis in index.symbols]
         for axis in moved:
+            # Weighted by how often the place is touched, which is once for all positions of the axes it moves along.
             if index.stride_of(axis) == 1 and points([axis]) > 1:
                 total[axis] += width * points(moved)
     return total
@@ -84,6 +86,7 @@ def _groups(kernel: Kernel, sides: Counter[Symbol]) -> tuple[tuple[Symbol, ...],
     *others, last = kernel.axes or (None,)
     if last is None or points([last]) < costs.GPU.shortest_side:
         return (kernel.axes,)
+    # Few bytes along an axis do not pay for a dimension that makes all other blocks smaller.
     enough = sum(sides.values()) / costs.GPU.worth_a_dimension
     wanted = [
         axis

@@ -155,6 +155,7 @@ def _keeps_order(value: Expr, stores: Collection[str]) -> bool:
 def split(nest: Nest) -> Nest:
     """The nest with an axis ``a`` cut in two where indices use ``a // m`` and ``a % m``: they become plain strides."""
     cuts: dict[Symbol, set[int]] = {}
+    # Every divisor of an axis has to be a cut, or some index would keep its division.
     for index in set(indices_of(nest.loops)):
         for axis, divisor in _divisions(index):
             cuts.setdefault(axis, set()).add(divisor)
@@ -249,6 +250,7 @@ def _runs(axes: tuple[Symbol, ...], loops: tuple[Loop, ...], prefix: str) -> dic
     indices = set(indices_of(loops))
     runs: list[list[Symbol]] = []
     for axis in axes:
+        # One loop instead of two: fewer counters, and vectors that cross the border.
         if runs and all(_walks_as_one(index, runs[-1][-1], axis) for index in indices):
             runs[-1].append(axis)
         else:

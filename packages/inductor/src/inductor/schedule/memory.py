@@ -237,6 +237,7 @@ def _in_place(kernel: Kernel, victim: str, target: Argument) -> Kernel:
             return Load(target.name, node.index, node.dtype, node.bindings)
         return None
 
+    # The victim's loads read the target: its memory, before it is written.
     loops = tuple(
         Loop(loop.axes, tuple(map_statement(s, lambda expr: rewrite(expr, rule)) for s in loop.body))
         for loop in kernel.loops

@@ -304,6 +304,7 @@ def _closure(name: str, body: list[Statement]) -> list[Let] | None:
     scans = {statement.name for statement in body if isinstance(statement, Scan)}
     if name not in lets:
         return None
+    # Reductions and values of earlier loops need no repetition: they are known everywhere behind their loop.
     wanted, stack = {name}, [name]
     while stack:
         for node in walk(lets[stack.pop()].value):

@@ -98,6 +98,7 @@ class _Gathering:
         touched: dict[str, int] = {}
         waves: list[list[Launch]] = []
         for launch in self.launches:
+            # By memory instead of by name, as buffers take each other's memory over.
             places = [(self._root(name), argument.role != "in") for name, argument in _arguments(launch)]
             number = max((touched.get(n, 0) if writes else written.get(n, 0) for n, writes in places), default=0)
             for name, writes in places:

@@ -59,6 +59,7 @@ class _Body:
             return expr
         if expr in self.names:
             return Result(self.names[expr], expr.dtype)
+        # Operands first: a repeated subtree inside becomes a name before its user does.
         rebuilt = self.rebuilt(expr)
         if (
             self.count[expr] < 2
@@ -126,6 +127,7 @@ def steady(loops: Sequence[Loop], axes: Sequence[Symbol]) -> tuple[tuple[Let, ..
         mover = _Mover((*axes, *loop.axes), own, written, names, "u")
         kept: list[Statement] = []
         for statement in loop.body:
+            # A named value moves as a whole, and those that depend on it may then follow.
             if isinstance(statement, Let) and mover.is_fixed(statement.value):
                 own.discard(statement.name)
                 mover.before.append(statement)

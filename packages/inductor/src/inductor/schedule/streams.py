@@ -31,6 +31,7 @@ def streams(kernel: Kernel, loop: Loop, axes: Sequence[Symbol]) -> tuple[tuple[S
         [one for one in dict.fromkeys(found) if one not in known and _is_long(one[1], axes, sizes[one[0]])]
         for found in (_read(loop), _written(loop))
     ]
+    # A line that is written is fetched by its write.
     written = {buffer for buffer, _ in runs[1]}
     return tuple(one for one in runs[0] if one[0] not in written), tuple(runs[1])
 

@@ -42,6 +42,8 @@ def start_together(graph: Graph, work: Sequence[Kernel | Call]) -> list[Kernel |
         else:
             reads_and_writes = access(item, graph)
             touched = _Touched(set(reads_and_writes.reads), set(reads_and_writes.writes))
+        # Gathered kernels move behind everything up to the last of them: what needs them must come after, so the group
+        # ends here.
         if gathering.members and touched.meets(gathering.touched):
             gathering.close(result)
     gathering.close(result)

@@ -67,6 +67,7 @@ def _head(key: Key, gm: GraphModule, work: Work, compiled: CompiledGraph) -> dic
     assert printed is not None
     assert wrapper is not None
     assert work.graph is not None
+    # One writer for all of the line: parts share the nodes that they have in common.
     writer, taken = Writer(), taken_by(program)
     names = [str(node.name) for node in gm.graph.find_nodes(op="placeholder")]
     defaults = [node.args[0] for node in gm.graph.find_nodes(op="placeholder") if node.args]

@@ -37,6 +37,7 @@ def written(
     wrapper: Wrapper, built: BuiltKernels, constants: Sequence[torch.Tensor], operators: Sequence[Any], writer: Writer
 ) -> dict[str, Plain]:
     """The objects behind a wrapper's names as plain data, but for those that every wrapper has."""
+    # By identity: tensors among them have no equality to look up by.
     known = {id(value): name for name, value in FUNCTIONS.items()}
     held = {id(tensor): number for number, tensor in enumerate(constants)}
     launchers = {id(launch): name for name, launch in built.launchers.items()}
@@ -64,6 +65,7 @@ def read(
     names: Mapping[str, Any], built: BuiltKernels, constants: Sequence[torch.Tensor], reader: Reader
 ) -> dict[str, Any]:
     """The namespace that ``written`` wrote; raises where this process lacks a part of it."""
+    # Kinds are few and fixed; a name in a file is looked up in a table and never imported.
     namespace: dict[str, Any] = dict(NAMESPACE)
     for name, (kind, held) in names.items():
         if kind == "run":

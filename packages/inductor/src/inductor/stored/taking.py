@@ -47,6 +47,7 @@ def take_up(
             return None
         head, program = found
         taking = _Taking(head, artefact.options_read(head["options"], options), store)
+        # A graph's key covers versions and GPUs already; a key alone says nothing of this process.
         if gm is None and not taking.is_of_here():
             return None
         return taking.graph(name, gm, examples, program, start)
@@ -85,6 +86,7 @@ class _Taking:
         calling = self._calling(name) if gm is None else calling_of(name, gm, taken)
         source = self._source(name, calling.names)
         call = bound(name, source, namespace.read(head["names"], built, constants, self.reader))
+        # Where the graph itself is here it has the names for messages; alone, those of the first compilation serve.
         fixed = self._fixed() if gm is None else fixed_in(gm, examples, taken)
         report = self._report(built.kernels, start)
 
