@@ -74,7 +74,7 @@ def _bytes_side_by_side(kernel: Kernel) -> Counter[Symbol]:
     for _, index, width in places:
         moved = [axis for axis in axes if axis in index.symbols]
         for axis in moved:
-            # Weighted by how often the place is touched, which is once for all positions of the axes it moves along.
+            # The bytes that the access touches in all, over the axes it moves along.
             if index.stride_of(axis) == 1 and points([axis]) > 1:
                 total[axis] += width * points(moved)
     return total
