@@ -46,7 +46,7 @@ LayOut = Callable[[fx.Graph], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything that a caller can choose."""
+    """The choices of a caller."""
 
     forward: Compiler
     backward: Compiler | None = None
@@ -57,14 +57,14 @@ class Options:
     in_place: bool = False
     lay_out: LayOut | None = None
     insist: Callable[[Signature, Facts], None] | None = None
-    """Sees what a traced program does to its inputs, and may raise."""
+    """A function that sees the effects of a traced program on its inputs, and may raise."""
     describable: bool = False
-    """The call keeps what it was made of, for `stored`."""
+    """True to keep the plan on the call, for `stored`."""
 
 
 @dataclass(frozen=True, slots=True)
 class InferencePlan:
-    """All that the wrapper around a graph for inference is made of, beside what was compiled."""
+    """Everything that the wrapper around an inference graph is made of, beside the compiled graph itself."""
 
     signature: Signature
     facts: Facts
@@ -75,7 +75,7 @@ class InferencePlan:
 
 
 def inference_call(plan: InferencePlan, compiled: Boxed) -> Call:
-    """The wrapper that a plan says, around a compiled graph; made in the inference mode that the plan says."""
+    """The wrapper of a plan around a compiled graph, made in the inference mode that the plan names."""
     inner = _without_history(compiled) if plan.without_history else compiled
     inner = _where_it_is_made(plan.facts, inner, len(plan.facts.updates) - len(plan.written))
     call = wrap_call(plan.signature, plan.facts, inner, boxed=True, written=plan.written)
@@ -83,7 +83,10 @@ def inference_call(plan: InferencePlan, compiled: Boxed) -> Call:
 
 
 def _without_history(inner: Boxed) -> Boxed:
-    """The program's results have no history, though its inputs want gradients: it took the gradients itself.
+    """`inner` with gradients off: its results have no history though inputs require grad, because the program takes the
+    gradients itself.
+
+    A view made meanwhile could not be changed in place later, where gradients are on: it is detached.
 
     A view made meanwhile could not be changed in place later, where gradients are on: it is detached.
     """
@@ -101,7 +104,8 @@ def _without_history(inner: Boxed) -> Boxed:
 
 
 def _where_it_is_made(facts: Facts, inner: Callable[..., Any], updates: int) -> Callable[..., Any]:
-    """`inner`, which returns that many updates ahead of its results: these are of the mode that they are made in."""
+    """`inner`, which returns that many updates before its results, with results of another inference mode made in that
+    mode."""
     if not facts.elsewhere:
         return inner
     if not updates and len(facts.elsewhere) == facts.results:
@@ -110,8 +114,8 @@ def _where_it_is_made(facts: Facts, inner: Callable[..., Any], updates: int) -> 
 
 
 def _casting_once(options: Options) -> Options:
-    """For programs that are traced within autocast: their casts are operators of the graphs, and a region inside that
-    casts otherwise, or not at all, stands in them too.  What the caller is in must not cast once more."""
+    """The options for a program traced under autocast: its casts are operators of the graphs, and so is a region inside
+    that casts otherwise. The caller's autocast must not cast once more."""
 
     def apart(compiler: Compiler) -> Compiler:
         return lambda gm, example_inputs: _casting_no_more(_compiled(compiler, gm, example_inputs))
@@ -126,8 +130,8 @@ def _casting_once(options: Options) -> Options:
 
 
 def _casting_no_more(inner: Boxed) -> Boxed:
-    """`inner` as it was traced wherever it is called: backward is traced outside of autocast, and what it computes
-    again of forward has its casts already."""
+    """`inner` outside of autocast wherever it is called: the casts of forward that backward computes again are in its
+    graph."""
 
     def run(inputs: list[object]) -> Sequence[Any]:
         if not is_any_autocast_enabled():
@@ -139,7 +143,8 @@ def _casting_no_more(inner: Boxed) -> Boxed:
 
 
 def _with_history(call: Call) -> Call:
-    """The program enables gradients itself, so what it returns has a history though the caller's mode is off."""
+    """`call` with gradients on: the program enables them itself, so its results have a history though the caller's mode
+    is off."""
 
     def run(*args: object) -> Sequence[Any]:
         with torch.enable_grad():
@@ -176,7 +181,7 @@ def _compile_any(program: BoundProgram, example_inputs: Sequence[object], option
 
 
 def _compile_packed(program: BoundProgram, args: Sequence[object], options: Options) -> tuple[Call, Signature]:
-    """The same where tensor subclasses are among the arguments."""
+    """`compile_program` where tensor subclasses are among the arguments."""
     wrappings, flat = open_arguments(args, dynamic=options.dynamic)
     packed = PackedProgram(program, wrappings)
     signature = with_wrappings(read_inputs(flat, dynamic=False), wrappings)
@@ -185,12 +190,13 @@ def _compile_packed(program: BoundProgram, args: Sequence[object], options: Opti
 
 
 def compile_signature(program: BoundProgram, signature: Signature, options: Options) -> Call:
-    """The same for inputs already read."""
+    """`compile_program` for inputs already read."""
     joint = trace(program, signature, options)
     if options.insist is not None:
         options.insist(signature, joint.facts)
     followed = torch.is_grad_enabled() or joint.followed
     changed = _changed(joint.facts, signature, followed=followed)
+    # One of several inputs over the same memory is written: traced once more, with their flat memory as the one input.
     shared = [group for group in signature.alias_groups() if not changed.isdisjoint(group)]
     if shared:
         apart, signature = joint.facts.counts, with_shared_memory(signature, shared, followed=followed)
@@ -216,6 +222,7 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
         if options.describable:
             call.made_of = plan, inner  # type: ignore[attr-defined]
         return call
+    # A second derivative may need inputs as they were before the call changed them.
     pair = with_old_values(joint, options.partition(joint))
     verify_pair(pair)
     noted = inputs_to_note(joint, pair)
@@ -226,7 +233,8 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
 
 
 def _changed(facts: Facts, signature: Signature, *, followed: bool) -> set[int]:
-    """Inputs that are written to, or whose changes autograd counts: what it saved of the same memory is out of date."""
+    """The inputs that are written to, or whose changes autograd counts: tensors that it saved of the same memory are
+    out of date."""
     changed = set(facts.updates)
     if followed and any(entry.requires_grad for entry in signature.inputs):
         counted = {position for position, _ in facts.counts}
@@ -252,11 +260,12 @@ def trace(program: BoundProgram, signature: Signature, options: Options) -> Join
 
 
 def _without_looking_at_values() -> AbstractContextManager[object]:
-    """Where the program has autograd look for NaN behind every node, there is nothing yet to look at."""
+    """Anomaly mode off while tracing: it looks for NaN behind every node, and fake tensors hold no values."""
     return torch.autograd.set_detect_anomaly(False) if torch.is_anomaly_enabled() else nullcontext()
 
 
 def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[..., Any]:
+    """The autograd function around the compiled pair; backward is compiled when it is first needed."""
     forward = _compiled(options.forward, pair.forward.module, pair.forward.example_inputs)
     forward = _written_as_often(joint.facts, forward)
     compiler = options.backward or options.forward
@@ -268,8 +277,8 @@ def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[.
 
 
 def _written_as_often(facts: Facts, forward: Boxed) -> Boxed:
-    """`forward`, whose results count the program's own writes: before any is saved, since autograd looks whether a
-    version is still what it was."""
+    """`forward`, whose results get the version counts of the program's own writes, before any is saved: autograd
+    compares versions with those at saving."""
     if not facts.versions:
         return forward
     updates = len(facts.updates)
@@ -302,8 +311,8 @@ def _compiled(compiler: Compiler, gm: fx.GraphModule, example_inputs: list[objec
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """No garbage collection meanwhile: a compilation makes many objects that stay, and beside a library as large as
-    torch every search for garbage among them takes a quarter of a second."""
+    """Suspends garbage collection: a compilation makes many objects that stay, and beside a library as large as torch
+    every search for garbage among them takes a quarter of a second."""
     if not gc.isenabled():
         yield
         return
@@ -320,6 +329,8 @@ def graph_program(gm: fx.GraphModule) -> BoundProgram:
 
 
 class _GraphProgram:
+    """A torch-level graph as a program to trace."""
+
     def __init__(self, gm: fx.GraphModule) -> None:
         self._gm = gm
 
@@ -371,4 +382,4 @@ _CONTEXTS: dict[Any, Callable[[Any], Any]] = {
     _autocast._enter_autocast: _autocast._exit_autocast,
     _grad_mode._enter_inference_mode: _grad_mode._exit_inference_mode,
 }
-"""Nodes that enter a context, and what leaves it again."""
+"""The functions that enter a context, each with the one that leaves it again."""

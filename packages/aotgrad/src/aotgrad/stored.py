@@ -1,9 +1,8 @@
-"""What was compiled for inference, as data that JSON holds, and back without tracing.
+"""Graphs compiled for inference as JSON data, and back without tracing.
 
 A value is a number, a text, a truth, None or a list of values for a tuple; all else is an object of one key, its tag:
 `l` a list, `f` a float that JSON has no name for, `t` a dtype, layout or memory format, `d` a device, `o` an operator,
-`s` a slice, `k` one of the classes of `facts`, by name and fields.
-Must not know: how graphs are compiled or kept.
+`s` a slice, `k` one of the classes of `facts`, by name and fields. Must not know: how graphs are compiled or kept.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _TORCH = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why something has no form as data."""
+    """The reason why something has no form as data."""
 
     reason: str
 
@@ -83,6 +82,7 @@ def restore(
         if data.get("digest") != _digest(body):
             return None
         plan = _plan(body)
+        # The wrapper makes tensors in the mode that it is built in.
         if plan.inference_mode != torch.is_inference_mode_enabled():
             return None
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError, RecursionError):
@@ -101,7 +101,7 @@ def _digest(body: dict[str, Plain]) -> str:
 
 
 def _written(plan: InferencePlan) -> dict[str, Plain]:
-    """Outputs that are one object are one entry of a table."""
+    """A plan as data; outputs that are one object are one entry of a table."""
     distinct = {id(output): output for output in plan.facts.outputs}
     numbers = {each: number for number, each in enumerate(distinct)}
     return {

@@ -1,7 +1,7 @@
 """Changed inputs written by the graph itself: `copy_` at its end, for compilers that can compute into them.
 
-Otherwise a graph returns the new data and the wrapper copies it, which costs an optimizer as much as its step.
-Must not know: how the copies are compiled.
+Otherwise a graph returns the new data and the wrapper copies it, which costs an optimizer as much as its step. Must not
+know: how the copies are compiled.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def write_inside(half: Half, signature: Signature, facts: Facts) -> tuple[Half, 
     updates = [mutation for mutation in facts.mutations if mutation.data]
     for place, mutation in enumerate(updates):
         new = returned[place]
+        # A write that autograd follows, or a new layout, is the wrapper's: the compiled graph runs below autograd.
         plain = not mutation.tracked and mutation.layout is None and not signature.inputs[mutation.input].members
         if not plain or not isinstance(new, fx.Node) or memory_of(new.meta["val"]) in given:
             continue

@@ -1,8 +1,7 @@
-"""Fakes of real tensors: the same layout and type, no data.
+"""Fake tensors of real ones: the same layout and type, no data.
 
-`FakeTensorMode.from_tensor` makes one of any tensor, and imports seconds' worth of torch for it.  Plain tensors of
-known sizes, which nearly all are, need a few lines only.
-Must not know: inputs, graphs.
+`FakeTensorMode.from_tensor` makes one of any tensor, and imports seconds' worth of torch for it. Plain tensors of known
+sizes, which nearly all are, need a few lines only. Must not know: inputs, graphs.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from aotgrad.torch_versions import DisableTorchDispatch, FakeTensor, FakeTensorM
 
 
 class Fakes:
-    """Makes the fakes of one trace: what shares memory in truth does so as fakes."""
+    """A factory of the fake tensors of one trace: real tensors that share memory get fake ones that do."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
@@ -42,13 +41,14 @@ class Fakes:
                 size = tensor.untyped_storage().nbytes()
                 memory = torch.empty(size, dtype=torch.uint8, device="meta").untyped_storage()
                 self._memory[memory_of(tensor)] = memory
+            # A meta tensor over memory of the right size: what torch's own converter arrives at, without its imports.
             shell = torch.empty(0, dtype=tensor.dtype, device="meta")
             shell.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
             return FakeTensor(self.mode, shell, tensor.device)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Do layout, type and device say everything?"""
+    """True if layout, dtype and device say everything about the tensor."""
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.layout is torch.strided

@@ -1,4 +1,4 @@
-"""From the caller's arguments to graph inputs: fakes made, duplicates found, shared memory grouped.
+"""From the caller's arguments to graph inputs: fake tensors made, duplicates found, shared memory grouped.
 
 Must not know: how a graph is traced or run.
 """
@@ -47,7 +47,7 @@ class GraphInput:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How the caller's arguments map to graph inputs."""
+    """The mapping from the caller's arguments to graph inputs."""
 
     arity: int
     inputs: tuple[GraphInput, ...]
@@ -57,7 +57,7 @@ class Signature:
 
     @property
     def passes_through(self) -> bool:
-        """Are the graph's inputs exactly the caller's arguments?"""
+        """True if the graph's inputs are exactly the caller's arguments."""
         positions = [entry.position for entry in self.inputs if not entry.members]
         return positions == list(range(self.arity))
 
@@ -95,7 +95,7 @@ def read_inputs(example_inputs: Sequence[object], *, dynamic: bool, symbols: boo
 
 
 def with_shared_memory(signature: Signature, groups: Sequence[tuple[int, ...]], *, followed: bool) -> Signature:
-    """The same signature, where each group of inputs arrives as the one flat tensor that they are views of; no gradient
+    """The same signature, where each group of inputs arrives as the one flat tensor that they are views of. No gradient
     comes to them from there, which matters where autograd has `followed`."""
     absorbed = {index for group in groups for index in group}
     kept = [entry for index, entry in enumerate(signature.inputs) if index not in absorbed]
@@ -142,6 +142,7 @@ def _tensor_input(position: int, value: torch.Tensor, fakes: Fakes, dynamic: boo
 
 
 def _detached(fake: FakeTensor) -> FakeTensor:
-    """Under its mode: otherwise torch asks whether this is a distributed tensor, and imports all there is of those."""
+    """The fake tensor detached, under its mode: otherwise torch asks whether this is a distributed tensor, and imports
+    all there is of those."""
     with fake.fake_mode:
         return fake.detach()

@@ -1,9 +1,10 @@
-"""Arguments that are views and are written to: what eager's autograd comes by that the graphs cannot.
+"""Arguments that are views and are written to: cases in which eager's autograd passes nodes that the graphs cannot
+have.
 
-A write gives what the argument views another history, and each view of that a step of its own to there, made when it
-is next asked for: from a view that is older than the write, autograd does not come by the argument any more.  While a
-program is traced the argument is no view, and after the call it is written once: what would show that is refused.
-Must not know: how graphs are made.
+A write gives what the argument views another history, and each view of that a step of its own to there, made when it is
+next asked for: from a view that is older than the write, autograd does not come by the argument any more. While a
+program is traced the argument is no view, and after the call it is written once: what would show that is refused. Must
+not know: how graphs are made.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ def refuse_written_views(
 
 
 def _views(output: object, value: torch.Tensor) -> bool:
-    """Whether it is a view of the same memory that autograd follows."""
+    """True for a view of the same memory that autograd follows."""
     if not isinstance(output, torch.Tensor) or not functional.is_functional(output) or output is value:
         return False
     return output.requires_grad and functional.memory_of(output) == functional.memory_of(value)
 
 
 def _steps_of_older_views(recorder: Recorder, value: torch.Tensor) -> set[Any]:
-    """Those that autograd has now for views that are older than the last write."""
+    """The nodes that autograd has now for views that are older than the last write."""
     views = recorder.view_versions.values()
     older = [view for view, version in views if _views(view, value) and version_of(view) != version]
     return {view.grad_fn for view in older if has_history(view)}
