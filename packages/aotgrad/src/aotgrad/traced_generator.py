@@ -48,6 +48,7 @@ class TracedGenerator:
     @contextmanager
     def _in_force(self) -> Iterator[None]:
         with self._lock:
+            # Counted, as several threads may trace: the last one puts torch's own generator back.
             self._users += 1
             _put(self)
         try:

@@ -91,8 +91,7 @@ BoundProgram = Callable[[Recorder, Sequence[Any]], Sequence[Any]]
 def trace_joint(
     program: BoundProgram, signature: Signature, *, decompositions: Decompositions, training: bool
 ) -> JointGraph:
-    """The joint graph of `program`, run once in the caller's grad mode; with `training` its backward is recorded
-    too."""
+    """The joint graph of `program`, run once in the caller's grad mode; `training` records its backward too."""
     recorder = Recorder(signature.fake_mode, decompositions)
     inputs = _placeholders(recorder, signature.inputs)
     with _tracing(recorder):
