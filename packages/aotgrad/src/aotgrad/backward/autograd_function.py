@@ -47,7 +47,7 @@ _WRITTEN = "a result of the same function was modified by an inplace operation s
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How forward's outputs split: values for the caller, saved sizes, saved tensors."""
+    """The outputs of forward: values for the caller, saved sizes, saved tensors."""
 
     values: int
     tensors: int
@@ -61,8 +61,8 @@ class Layout:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The values as the function gives them to autograd, those first that it follows: torch asserts where a node's
-        second result keeps its gradient and is then written to."""
+        """The values in the order in which autograd gets them, those first that it follows: torch asserts where a
+        node's second result keeps its gradient and is then written to."""
         return (*self.differentiable, *(each for each in range(self.values) if each not in self.differentiable))
 
 
@@ -113,6 +113,8 @@ def unconnected(joint: JointGraph) -> frozenset[int]:
     """Inputs that autograd cannot come to from any result, though they require grad.
 
     Where no input has a gradient all stay, because results that autograd follows must hang on something.
+
+    Where no input has a gradient all stay, because results that autograd follows must hang on something.
     """
     gradients = {role.input for role in joint.outputs if isinstance(role, Gradient) and not role.passed}
     if not gradients:
@@ -128,7 +130,8 @@ def unconnected(joint: JointGraph) -> frozenset[int]:
 
 
 def apart_from(unconnected: frozenset[int], apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Whoever asks for the gradient of such an input is told so at once, and no backward runs for it."""
+    """`apply` with those inputs detached: asking for the gradient of one is an error at once, and no backward runs for
+    it."""
     if not unconnected:
         return apply
     return lambda *inputs: apply(
@@ -137,6 +140,7 @@ def apart_from(unconnected: frozenset[int], apply: Callable[..., Any]) -> Callab
 
 
 def layout_of(joint: JointGraph, pair: Pair) -> Layout:
+    """The layout of a pair's forward outputs."""
     roles = pair.forward.outputs
     sizes = sum(isinstance(role, SavedSize) for role in roles)
     saved = sum(isinstance(role, Saved) for role in roles)
@@ -151,7 +155,7 @@ def layout_of(joint: JointGraph, pair: Pair) -> Layout:
 
 
 def inputs_to_note(joint: JointGraph, pair: Pair) -> tuple[Noted, tuple[int, ...]]:
-    """Inputs that nobody may write to until backward, and which of forward's values the results are."""
+    """The inputs that nobody may write to until backward, and the positions of the results among forward's values."""
     layout = layout_of(joint, pair)
     return layout.noted, layout.differentiable
 
@@ -165,8 +169,8 @@ def _saved_inputs(pair: Pair) -> set[int]:
 
 
 def _saved_views(pair: Pair) -> list[bool]:
-    """Of each saved tensor, whether it is a view: made without gradients, of what autograd gives a history afterwards,
-    it could not be read in backward."""
+    """For each saved tensor whether it is a view: one made without gradients, of a tensor that autograd gives a history
+    afterwards, could not be read in backward."""
     returned = zip(pair.forward.module.graph.output_node().args[0], pair.forward.outputs, strict=True)
     return [root_of(node) is not node for node, role in returned if isinstance(role, Saved)]
 
@@ -255,7 +259,7 @@ def _freeing_of(layout: Layout, pair: Pair, read: ResultsRead) -> Freeing:
 
 
 def gradients_passed_on(half: Half) -> dict[Gradient, int]:
-    """Gradients that are a tangent as it stands, by its number: eager hands it on as it came, however it lies."""
+    """Gradients that are a tangent as it stands, by its number: eager hands it on as it came, in whatever layout."""
     graph = half.module.graph
     tangents = [node for node in graph.find_nodes(op="placeholder") if isinstance(node.meta["role"], Tangent)]
     pairs = zip(graph.output_node().args[0], half.outputs, strict=True)
@@ -268,7 +272,7 @@ def tangent_values(pair: Pair) -> list[torch.Tensor]:
 
 
 def _write_tangent(source: Source, arrives: str, name: str, expected: torch.Tensor) -> None:
-    """Bring a tangent into the layout that backward was traced with."""
+    """Writes the line that brings a tangent into the layout which backward was traced with."""
     layout = memory_layout(expected)
     if layout is torch.contiguous_format:
         source.add(f"if {arrives}not {name}.is_contiguous(): {name} = {name}.contiguous()", 2)
@@ -318,7 +322,7 @@ _ORDERS = {
 
 
 def _in_format(value: torch.Tensor, layout: torch.memory_format) -> torch.Tensor:
-    """`contiguous`, which knows but one format of the tensors of a transform."""
+    """`contiguous` for any tensor: of those of a transform torch's own knows one format only."""
     order = _ORDERS[layout]
     if order is not None and is_batched(value):
         return _dense(value, order)
@@ -332,8 +336,11 @@ def _dense(value: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
 
 
 class DifferentiableBackward:
-    """Backward for callers that want a graph of it; made for each set of absent tangents when that occurs first.
-    ``read``: for each stage, the results that it has with their histories."""
+    """The backward for callers that want a graph of it (`create_graph`); made for each set of absent tangents when that
+    occurs first.
+
+    ``read``: for each stage, the results that it takes with their histories.
+    """
 
     def __init__(self, joint: JointGraph, pair: Pair, layout: Layout, read: Sequence[ResultsRead]) -> None:
         self._joint, self._pair, self._layout, self._read = joint, pair, layout, read
@@ -352,7 +359,7 @@ class DifferentiableBackward:
     def by_role(
         self, ctx: object, arriving: Sequence[object], place: int = 0, below: Mapping[int, torch.Tensor] | None = None
     ) -> dict[Gradient, Any] | str:
-        """The gradients for these tangents of the stage at `place`, or why there are none that can be differentiated;
+        """The gradients for these tangents of the stage at `place`, or the reason why they cannot be differentiated;
         ``below``: the histories of results of other stages."""
         absent = frozenset(index for index, tangent in enumerate(arriving) if tangent is None)
         with self._lock:
@@ -410,7 +417,7 @@ def arranged(ctx: Any, order: int, arrived: tuple[Any, torch.Tensor]) -> torch.T
 
 
 def _once(backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any], reason: str) -> Any:
-    """Gradients that say why they cannot be differentiated again, should anyone try."""
+    """Gradients that cannot be differentiated again, and raise the reason where somebody tries."""
     reached_from = ctx.inputs
     with torch.no_grad():
         gradients = backward(ctx, *tangents)
@@ -423,12 +430,14 @@ def refused(reason: str, gradients: Sequence[object], reached_from: Sequence[obj
 
 
 def as_they_came(inputs: Sequence[object], changed: Collection[int]) -> tuple[Any, ...]:
-    """The inputs, where they are about to be changed as other tensors with the history that they have until then."""
+    """The inputs; those about to be changed as other tensors, with the history that they have until then."""
     with torch.enable_grad():
         return tuple(_AsItCame.apply(value) if index in changed else value for index, value in enumerate(inputs))
 
 
 class _AsItCame(torch.autograd.Function):
+    """The identity, as a node of its own between a tensor and its history."""
+
     @staticmethod
     def forward(ctx: object, value: torch.Tensor) -> torch.Tensor:
         return value.detach()
@@ -452,7 +461,7 @@ class _Refused(torch.autograd.Function):
 
 
 class FewerTangents:
-    """Backward for calls in which some tangents do not arrive; compiled for each set of absent ones that occurs."""
+    """The backward for calls in which some tangents do not arrive; compiled for each set of absent ones that occurs."""
 
     def __init__(self, backward: Half, compile_backward: Callable[[Half], Boxed]) -> None:
         self._backward, self._compile = backward, compile_backward
@@ -466,7 +475,7 @@ class FewerTangents:
         return self._halves[absent]
 
     def reads(self, absent: Collection[int]) -> list[bool]:
-        """Which of the saved tensors are read then: a write to another one is nobody's concern."""
+        """For each saved tensor whether it is read then: a write to another one is no error."""
         key = frozenset(absent)
         with self._lock:
             return saved_read(self._backward, self.half(key))
@@ -479,6 +488,7 @@ class FewerTangents:
                 self._compiled[key] = self._compile(half)
         taken = set(half.inputs)
         given = [value for role, value in zip(self._backward.inputs, inputs, strict=True) if role in taken]
+        # The list is the caller's reference: cleared, inputs are freed as early as the graph allows.
         inputs.clear()
         found = dict(zip(gradients_of(half), self._compiled[key](given), strict=True))
         here = [tangent for number, tangent in enumerate(arrived) if number not in absent]
@@ -491,7 +501,7 @@ def gradients_of(half: Half) -> list[Gradient]:
 
 
 def _compiled_on_first_call(compile_backward: Callable[[], Boxed], namespace: dict[str, Any]) -> Boxed:
-    """Backward is compiled when it is first needed; later calls find the compiled function in its place."""
+    """A backward that is compiled when it is first needed, and then puts the compiled function in its place."""
     lock = threading.Lock()
 
     def first_call(inputs: list[Any]) -> Sequence[Any]:

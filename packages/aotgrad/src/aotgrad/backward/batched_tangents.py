@@ -43,5 +43,5 @@ def compiled_or_batched(half: Half, compile_half: Callable[[Half], Boxed]) -> Bo
 
 
 def is_batched(value: torch.Tensor) -> bool:
-    """Whether `value` is a tensor of a transform."""
+    """True for a tensor of a functorch transform, such as `vmap`."""
     return bool(is_legacy_batchedtensor(value) or is_functorch_wrapped_tensor(value))

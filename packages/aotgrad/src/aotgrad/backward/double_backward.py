@@ -1,10 +1,10 @@
-"""Gradients that can be differentiated again: the joint graph, run operator by operator under autograd.
+"""Gradients of gradients: the joint graph, run operator by operator under autograd.
 
-A compiled backward is nothing that autograd can look into.  A caller who asks for a graph of the gradients
+A compiled backward is nothing that autograd can look into. A caller who asks for a graph of the gradients
 (`create_graph`) has them computed once more, from forward's inputs and the tangents, by the operators of the joint
-graph: autograd follows those, to any order.  What forward drew at random comes from what it saved.  What forward
-returned has the history that the caller sees, as in eager: a derivative goes on to its hooks, and through its node.
-Must not know: how a compiled pair is called.
+graph: autograd follows those, to any order. What forward drew at random comes from what it saved. What forward returned
+has the history that the caller sees, as in eager: a derivative goes on to its hooks, and through its node. Must not
+know: how a compiled pair is called.
 """
 
 from __future__ import annotations
@@ -41,10 +41,14 @@ _WITHOUT_FORMULA = (
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Computes the gradients `roles` from `[*forward inputs, *tangents, *taken, *own, *below]`.
+    """A function of `[*forward inputs, *tangents, *taken, *own, *below]` to the gradients `roles`.
 
     `taken` are indices of saved tensors, `own` the numbers of results that come as they are, `below` of those whose
-    histories come alone, as `history_of` makes them.  `read` are the forward inputs that must still be what they were,
+    histories come alone, as `history_of` makes them. `read` are the forward inputs that must still be unchanged, and
+    `holds` says which saved tensors must.
+
+    `taken` are indices of saved tensors, `own` the numbers of results that come as they are, `below` of those whose
+    histories come alone, as `history_of` makes them. `read` are the forward inputs that must still be what they were,
     and `holds` says which saved tensors must.
     """
 
@@ -58,7 +62,7 @@ class Again:
 
 
 def inputs_read(joint: JointGraph) -> tuple[int, ...]:
-    """The forward inputs that must still be what they were when the gradients are computed again."""
+    """The forward inputs that must still be unchanged when the gradients are computed again."""
     read = _needed_again(joint)
     return tuple(
         index
@@ -76,19 +80,19 @@ def _needed_again(joint: JointGraph) -> set[fx.Node]:
 
 
 def always_kept(joint: JointGraph) -> set[str]:
-    """The names of values that computing the gradients again takes from what forward saved, if it saved them."""
+    """The names of values that computing the gradients again takes from the saved tensors, if forward saved them."""
     passed = _passed(joint.graph, _gradients(joint, _roles(joint)))
     return {node.name for node in joint.graph.nodes if _may_be_taken(node, passed)}
 
 
 def _may_be_taken(node: fx.Node, passed: Collection[fx.Node]) -> bool:
-    """Whether what forward saved of this is taken in place of computing it again."""
+    """True if the saved value of this node is taken instead of computing it again."""
     return _lost(node) or (node.op == "call_function" and node not in passed)
 
 
 def lost_inputs(joint: JointGraph, pair: Pair) -> list[fx.Node]:
-    """The inputs that the function changes whose old values computing the gradients again reads, unless forward saves
-    them."""
+    """The inputs that the function changes and whose old values computing the gradients again reads, unless forward
+    saves them."""
     saved = {role.name for role in pair.forward.outputs if isinstance(role, Saved)} & always_kept(joint)
     own = set(results_read(joint)[0].own) if not joint.stages else set[int]()
     given = {node for node, number in _results(joint).items() if number in own}
@@ -111,22 +115,25 @@ def lost_inputs(joint: JointGraph, pair: Pair) -> list[fx.Node]:
 
 
 def _running_statistics_apart(node: fx.Node) -> list[fx.Node]:
-    """What a node reads; of a batch norm in training, what its values depend on."""
+    """The inputs of a node; of a batch norm in training, those that its values depend on."""
     if node.target is aten._native_batch_norm_legit_functional.default and node.args[5]:
         return [each for each in (*node.args[:3], *node.args[5:]) if isinstance(each, fx.Node)]
     return node.all_input_nodes
 
 
 def _lost(node: fx.Node) -> bool:
-    """Whether this is an input that the function writes to."""
+    """True for an input that the function writes to."""
     return node.op == "placeholder" and bool(getattr(node.meta.get("role"), "mutated", False))
 
 
 @dataclass(frozen=True, slots=True)
 class ResultsRead:
-    """Differentiable results, by number, that the gradients of some of them are computed from: `own` are among those
-    some, `below` is what these come from.  ``computed_again``: whether a checkpoint computes one of the own again, so
-    that the gradients themselves do not need what the caller has of it."""
+    """Differentiable results, by number, that the gradients of some of them are computed from: `own` are among those,
+    `below` are those that they come from.
+
+    ``computed_again``: a checkpoint computes one of the own again, so that the gradients themselves do not need the
+    caller's tensor.
+    """
 
     own: tuple[int, ...] = ()
     below: tuple[int, ...] = ()
@@ -134,7 +141,7 @@ class ResultsRead:
 
 
 def results_read(joint: JointGraph) -> tuple[ResultsRead, ...]:
-    """For each stage, or for the whole where there are none, the results that a derivative of its gradients goes by."""
+    """For each stage, or for the whole where there are none, the results that a derivative of its gradients passes."""
     followed, numbers = _followed(joint.graph), _results(joint)
     if not joint.stages:
         everything = frozenset(range(len(joint.behind)))
@@ -158,8 +165,11 @@ def _results_read(
     hangs_on: Mapping[fx.Node, frozenset[int]],
     numbers: Mapping[fx.Node, int],
 ) -> ResultsRead:
-    """Of the results `own` and `below`, those that the gradients of `own` read first; ``hangs_on``: for each value that
-    derivatives go through, the tangents behind it.  Of others a value may be read that was detached."""
+    """Of the results `own` and `below`, those that the gradients of `own` read first.
+
+    ``hangs_on``: for each value that derivatives go through, the tangents behind it. Of others a detached value may be
+    read.
+    """
     seen: set[fx.Node] = set()
     pending = _gradients(joint, [role for role in _roles(joint) if not own.isdisjoint(role.tangents)])
     while pending:
@@ -183,12 +193,13 @@ def _results(joint: JointGraph) -> dict[fx.Node, int]:
 
 
 def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: frozenset[int] = frozenset()) -> Again:
-    """The gradients as operators that autograd can follow, but for those that hang on absent tangents alone."""
+    """The gradients as operators that autograd can follow, but for those that depend on absent tangents alone."""
     roles = tuple(role for role in _roles(joint) if not absent.issuperset(role.tangents))
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     graph.graph_copy(joint.graph, copies)
     graph.output(tuple(copies[node] for node in _gradients(joint, roles)))
+    # In this order: later steps look at what is still read once absent tangents and saved values have gone.
     drop_absent(graph, absent)
     _go_by_histories(graph, copies, _results(joint))
     refuse_zeros_in_running_products(graph)
@@ -213,7 +224,7 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
 
 
 def _refuse_lost(graph: fx.Graph, joint: JointGraph) -> None:
-    """What forward drew or wrote over, and is read."""
+    """Refuses graphs that read what forward drew at random or wrote over."""
     for node in graph.nodes:
         if is_random(node):
             raise Unsupported(f"forward did not save what {node.target} drew", "the gradient cannot be computed again")
@@ -228,7 +239,7 @@ def _refuse_lost(graph: fx.Graph, joint: JointGraph) -> None:
 
 
 def _changed_at(joint: JointGraph, name: str) -> str:
-    """The line that wrote to an input, where the graph knows it."""
+    """The line of the program that wrote to an input, where the graph knows it."""
     names = [node.name for node in joint.graph.find_nodes(op="placeholder")]
     written = zip(joint.outputs, joint.values, strict=True)
     values = (value for role, value in written if isinstance(role, UpdatedInput) and names[role.input] == name)
@@ -244,7 +255,10 @@ def _gradients(joint: JointGraph, roles: Sequence[Gradient]) -> list[fx.Node]:
 
 
 def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[str]) -> tuple[int, ...]:
-    """Put inputs in place of what forward saved and no derivative goes through, and say which saved tensors those are.
+    """Puts inputs in place of values that forward saved and no derivative goes through; returns which saved tensors
+    those are.
+
+    Among them is everything drawn at random.
 
     Among them is all that was drawn at random.
     """
@@ -269,7 +283,7 @@ def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[st
 
 
 def _take_old_value(graph: fx.Graph, node: fx.Node, value: fx.Node) -> None:
-    """In place of a changed input what it was, with the history with which it came."""
+    """Puts the old value of a changed input in its place, with the history with which it came."""
     with graph.inserting_before(next(each for each in graph.nodes if each.op != "placeholder")):
         old = graph.call_function(with_history, (value, node))
     old.meta = {"val": node.meta.get("val")}
@@ -281,8 +295,8 @@ def _takes_history_alone(user: fx.Node, node: fx.Node) -> bool:
 
 
 def _go_by_histories(graph: fx.Graph, copies: Mapping[fx.Node, fx.Node], results: Collection[fx.Node]) -> None:
-    """Put where autograd went on otherwise than the operators say into the graph; results have the history that the
-    caller sees."""
+    """Puts into the graph the places where autograd's history differs from the operators; results have the history that
+    the caller sees."""
     stands = dict(copies)
     for node, copy in copies.items():
         before = node.meta.get(HISTORY)
@@ -303,7 +317,7 @@ def _go_by_histories(graph: fx.Graph, copies: Mapping[fx.Node, fx.Node], results
 
 
 def _take_results(graph: fx.Graph, results: Mapping[fx.Node, int]) -> tuple[int, ...]:
-    """Put the results that are read in place of what computes them again, and say which those are."""
+    """Puts the results that are read in place of their recomputation; returns their numbers."""
     given = _more_inputs(graph, "own", results)
     for node, number in results.items():
         node.replace_all_uses_with(given[number])
@@ -311,7 +325,7 @@ def _take_results(graph: fx.Graph, results: Mapping[fx.Node, int]) -> tuple[int,
 
 
 def _take_histories(graph: fx.Graph, results: Mapping[fx.Node, int]) -> tuple[int, ...]:
-    """Give what is computed again the histories of the results that it is, and say which those are."""
+    """Gives recomputed values the histories of the results that they are; returns the numbers of those."""
     given = _more_inputs(graph, "below", results)
     for node, number in results.items():
         with graph.inserting_after(node):
@@ -334,8 +348,8 @@ def _more_inputs(graph: fx.Graph, name: str, read: Mapping[fx.Node, int]) -> dic
 
 
 def plainly_applied(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """``apply`` without the check for functorch transforms that `torch.autograd.Function` adds: no compiled graph takes
-    their tensors."""
+    """The function's ``apply`` without the check for functorch transforms that `torch.autograd.Function` adds: no
+    compiled graph takes their tensors."""
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
     return apply
 
@@ -347,6 +361,8 @@ def history_of(result: torch.Tensor) -> torch.Tensor:
 
 
 class _History(torch.autograd.Function):
+    """The function from a result to a tensor without memory that shares its history."""
+
     @staticmethod
     def forward(ctx: object, result: torch.Tensor) -> torch.Tensor:
         return torch.empty_strided(result.shape, (0,) * result.dim(), dtype=result.dtype, device=result.device)
@@ -360,12 +376,14 @@ _history = plainly_applied(_History)
 
 
 def with_history(value: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
-    """`value` with the history that is given, and not its own."""
+    """`value` with the given history instead of its own."""
     result: torch.Tensor = _WithHistory.apply(value.detach(), history)
     return result
 
 
 class _WithHistory(torch.autograd.Function):
+    """The function from a value and a history to the value that has it."""
+
     @staticmethod
     def forward(ctx: object, value: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
         return value.detach()
@@ -376,7 +394,7 @@ class _WithHistory(torch.autograd.Function):
 
 
 def _followed(graph: fx.Graph) -> set[fx.Node]:
-    """What derivatives go through: computed from inputs that require grad, but neither drawn nor counted."""
+    """The values that derivatives go through: computed from inputs that require grad, neither drawn nor counted."""
     followed: set[fx.Node] = set()
     for node in graph.nodes:
         if node.op == "placeholder":
@@ -393,7 +411,7 @@ def _goes_on_to(node: fx.Node) -> Sequence[fx.Node]:
 
 
 def _passed(graph: fx.Graph, gradients: Sequence[fx.Node]) -> set[fx.Node]:
-    """What derivatives of the gradients go through, and take no other history there."""
+    """The values that derivatives of the gradients go through with the history of their operators."""
     followed, found = _followed(graph), set[fx.Node]()
     pending, seen = list(gradients), set[fx.Node]()
     while pending:
@@ -438,7 +456,7 @@ def _as_pairs(into: torch.Tensor, value: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _copied(written: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """What a tensor is once all of it was written."""
+    """The value of a tensor once all of it was written."""
     return value.to(written.dtype).to(written.device).expand(written.shape).clone()
 
 

@@ -1,7 +1,7 @@
-"""The autograd functions around a compiled pair of which some outputs come from others, or have nothing in common.
+"""The autograd functions around a compiled pair whose outputs come from one another, or have nothing in common.
 
 Gradients go from stage to stage as they do in eager, so hooks on the outputs between, gradients that they keep, and
-gradients with respect to them are what they are there.  Forward is one graph; of backward, each stage runs its part.
+gradients with respect to them are what they are there. Forward is one graph; of backward, each stage runs its part.
 Must not know: mutation and aliasing; `calling/wrapper.py` restores those around it.
 """
 
@@ -41,7 +41,7 @@ from aotgrad.tracing.joint import JointGraph
 
 
 class Staged:
-    """A function of the graph's inputs that autograd can differentiate, output by output."""
+    """A function of the graph's inputs that autograd can differentiate output by output."""
 
     def __init__(
         self, joint: JointGraph, pair: Pair, forward: Boxed, compile_backward: Callable[[Half], Boxed]
@@ -72,14 +72,14 @@ class Staged:
         return Freeing(behind, sum(self.read[place]), False, len(read.own), read.computed_again)
 
     def come_by(self, arriving: Sequence[object]) -> int:
-        """The nodes behind the results that gradients arrive for, of those that hold tensors."""
+        """The nodes that hold tensors behind the results that gradients arrive for, as bits."""
         here = [each for each, tangent in zip(self.layout.behind, arriving, strict=True) if tangent is not None]
         if any(each.checkpoint for each in here):
             refuse_partial_checkpoint()
         return functools.reduce(operator.or_, (each.held for each in here), 0)
 
     def _saved_for(self, stage: Stage) -> list[bool]:
-        """Which saved tensors the backward of a stage reads."""
+        """For each saved tensor whether the backward of a stage reads it."""
         if not self.known_sizes:
             return [True] * len(self._saved)
         read = self.fewer.half(frozenset(range(self.count)).difference(stage.outputs)).inputs
@@ -105,6 +105,7 @@ class Staged:
             for number, value in zip(stage.outputs, made, strict=True):
                 values[layout.differentiable[number]] = arrived[number] = value
                 if number in self.early:
+                    # Later stages come from the caller's own tensor, which has just become this result.
                     arrived[number] = write_back(given[self.early[number]], value, self.writes[self.early[number]])
         return tuple(values)
 
@@ -124,8 +125,8 @@ class Staged:
 
 
 def early_writes(joint: JointGraph, pair: Pair) -> dict[int, int]:
-    """Of results that others come from, those that are an input's new values: written back before the others are made,
-    so that these come from the caller's tensor, with its hooks, and go back by it."""
+    """Results that others come from and that are an input's new values: written back before the others are made, so
+    that these come from the caller's tensor, with its hooks, and go back through it."""
     differentiable = layout_of(joint, pair).differentiable
     plainly = {mutation.input for mutation in pair.facts.mutations if mutation.tracked and mutation.layout is None}
     passed = frozenset[int]().union(*(stage.passed for stage in joint.stages))
@@ -134,7 +135,7 @@ def early_writes(joint: JointGraph, pair: Pair) -> dict[int, int]:
 
 
 def reached_later(found: Sequence[Stage], early: Mapping[int, int]) -> frozenset[int]:
-    """Inputs that are written back, and become the new value's, before a stage that comes from what they were."""
+    """Inputs that are written back before a stage which comes from their old values."""
     written, reached = set[int](), set[int]()
     for stage in found:
         reached |= written & stage.inputs
@@ -143,13 +144,13 @@ def reached_later(found: Sequence[Stage], early: Mapping[int, int]) -> frozenset
 
 
 def _unviewed(value: object) -> Any:
-    """No view that autograd knows: a result could not be changed in place, and what is saved not read once its base
-    has become a result."""
+    """The value detached if it is a view: a result could not be changed in place, and a saved tensor not be read once
+    its base has become a result."""
     return value.detach() if isinstance(value, torch.Tensor) and value._is_view() else value
 
 
 class _Call:
-    """What the stages of one call have in common."""
+    """The data that the stages of one call share."""
 
     def __init__(self, staged: Staged, inputs: Sequence[Any], sizes: Sequence[Any], values: Sequence[Any]) -> None:
         self.staged, self.sizes = staged, sizes
@@ -163,10 +164,13 @@ class _Call:
 
 
 _NO_EDGES = 5
-"""Arguments of `_Stage` that are no tensors."""
+"""The number of arguments of `_Stage` that are no tensors."""
 
 
 class _Stage(torch.autograd.Function):
+    """The autograd function of one stage: its outputs come from earlier outputs and inputs, its backward runs its part
+    of the compiled one."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -222,6 +226,7 @@ _apply_stage = plainly_applied(_Stage)
 
 
 def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
+    """The gradients by the compiled backward, for the tangents that arrived."""
     staged: Staged = ctx.call.staged
     pairs = enumerate(zip(arriving, staged.expected, strict=True))
     given = [None if pair[0] is None and staged.known_sizes else arranged(ctx, number, pair) for number, pair in pairs]
@@ -236,7 +241,7 @@ def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
 
 
 def _by_edge(ctx: Any, found: dict[Gradient, Any]) -> tuple[Any, ...]:
-    """Gradients in the order of what the stage was given."""
+    """Gradients in the order of the stage's arguments."""
     staged: Staged = ctx.call.staged
     stage = staged.stages[ctx.place]
     below = sorted(stage.passed)

@@ -31,7 +31,7 @@ from aotgrad.tracing.joint import BoundProgram
 
 
 class PackedProgram:
-    """Takes and returns plain tensors; what `program` sees are the objects around them."""
+    """A program that takes and returns plain tensors, while `program` sees the objects around them."""
 
     def __init__(self, program: BoundProgram, wrappings: Sequence[Wrapping | None]) -> None:
         self._program = program
@@ -53,6 +53,7 @@ class PackedProgram:
         return self._open(recorder, outputs, values)
 
     def _refuse_changes(self, values: Sequence[Any]) -> None:
+        """Refuses objects that the program has changed where autograd follows them."""
         for wrapping, value in zip(self.wrappings, values, strict=True):
             if wrapping is None:
                 continue
@@ -78,7 +79,7 @@ class PackedProgram:
 
 
 def open_arguments(args: Sequence[object], *, dynamic: bool) -> tuple[tuple[Wrapping | None, ...], list[Any]]:
-    """How each argument is wrapped, and the plain ones within."""
+    """The wrapping of each argument, and the plain values within."""
     wrappings, flat = unwrap_all(args)
     if dynamic and any(wrappings):
         raise Unsupported("a tensor subclass has no varying sizes", "compile without dynamic, or run it eagerly")
@@ -99,7 +100,7 @@ def with_wrappings(signature: Signature, wrappings: Sequence[Wrapping | None]) -
 
 
 def packed_call(call: Call, program: PackedProgram, *, training: bool) -> Call:
-    """`call` over the objects that the caller has."""
+    """`call` as a function of the caller's objects."""
     gradients = {index: opened.gradient for index, opened in program.gradients.items()} if training else {}
     wrappings, returned = tuple(program.wrappings), tuple(program.returned)
 

@@ -1,7 +1,8 @@
-"""Lines of a wrapper that make outputs: expressions that repeat a chain of view operators on the caller's tensors.
+"""View replay: expressions of a wrapper that make outputs by repeating a chain of view operators on the caller's
+tensors.
 
-An operator that gives many views at once, `unbind` or `split`, runs once for all of them, as in the program.
-Must not know: which outputs there are, and in which order.
+An operator that gives many views at once, `unbind` or `split`, runs once for all of them, as in the program. Must not
+know: which outputs there are, and in which order.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from aotgrad.torch_versions import op_of, set_creation_meta
 
 @dataclass(slots=True)
 class _Several:
-    """One call that gave several views, and those of them that are outputs already: one more is another object."""
+    """One call that returned several views, and those of them that are outputs already: asked for again, one is another
+    object."""
 
     name: str
     taken: set[int] = field(default_factory=set)
@@ -52,7 +54,7 @@ class Outputs:
         self._count = 0
 
     def expression(self, output: Output | str) -> str:
-        """What gives this output; lines that it needs are added ahead."""
+        """The expression of this output; lines that it needs are added ahead."""
         if isinstance(output, str):
             return output
         if isinstance(output, Constant):
@@ -74,7 +76,7 @@ class Outputs:
         return self._in_mode(base, steps, ("", ""))
 
     def _in_mode(self, base: str, steps: Sequence[object], mode: tuple[str, str]) -> str:
-        """Steps up to one of several views are a line of their own."""
+        """The expression of a chain of steps; those up to one of several views become a line of their own."""
         expression, inside = base, False
         for step in steps:
             if isinstance(step, Step) and step.target is operator.getitem:
@@ -122,6 +124,7 @@ def _within(mode: Callable[[], AbstractContextManager[None]], view: Callable[[],
 
 
 def _frozen(view: torch.Tensor, reason: object) -> torch.Tensor:
+    """The view, marked as one that autograd refuses to write to."""
     if view._is_view():  # where the caller asks for no gradients it is none to autograd
         set_creation_meta(view, reason)
     return view
