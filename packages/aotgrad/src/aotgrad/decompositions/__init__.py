@@ -1,4 +1,5 @@
-"""Larger operators written as smaller ones: pure functions in a table, chosen by whoever compiles the graphs.
+"""Decompositions: larger operators written as smaller ones, pure functions in a table, chosen by whoever compiles the
+graphs.
 
 `core()` is meant for code generators: what is left are pointwise operators, reductions, views, indexing and the
 operators that a library does best (matrix products, convolutions, attention, embedding gradients, dropout).

@@ -1,4 +1,4 @@
-"""The order in which the dimensions of a result lie in memory, and what torch's fakes are wrong about.
+"""The memory layouts of results, and corrections of fake kernels that have them wrong.
 
 Must not know: recording.
 """
@@ -15,8 +15,8 @@ from aotgrad.torch_versions import OpOverload, aten
 
 
 def may_be_laid_out(args: Sequence[object], result: torch.Tensor) -> bool:
-    """Whether an operator and what it is taken apart into may lay out the result otherwise: of contiguous tensors both
-    make contiguous ones.  Dynamic sizes are left alone, because to look at their strides would fix them."""
+    """True if an operator and its decomposition may lay the result out differently: of contiguous tensors both make
+    contiguous ones. Dynamic sizes are left alone, because looking at their strides would fix them."""
     if result.dim() < 2 or result.layout is not torch.strided or not has_known_layout(result):
         return False
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.layout is torch.strided]
@@ -24,7 +24,7 @@ def may_be_laid_out(args: Sequence[object], result: torch.Tensor) -> bool:
 
 
 def lies_in_order(tensor: torch.Tensor) -> bool:
-    """Whether every operator would lay out its result as this lies, or nothing is known of it."""
+    """True if every operator would lay out its result in this order, or nothing is known of it."""
     if tensor.layout is not torch.strided or not tensor.dim():
         return True
     if tensor.dim() < 2 or not has_known_layout(tensor):
@@ -33,8 +33,8 @@ def lies_in_order(tensor: torch.Tensor) -> bool:
 
 
 def has_gaps(tensor: torch.Tensor) -> bool:
-    """Whether memory lies between its elements that belongs to none of them, as in every second row of a matrix.  Sizes
-    that vary are taken as they are in this call, and compared by their expressions: nothing is relied on."""
+    """True if there is memory between its elements that belongs to none of them, as in every second row of a matrix.
+    Sizes that vary are taken as they are in this call, and compared by their expressions, so that no guard follows."""
     if tensor.layout is not torch.strided:
         return False
     dims = [(stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if _now(size) != 1]
@@ -49,7 +49,7 @@ def has_gaps(tensor: torch.Tensor) -> bool:
 
 
 def symbolic_out_of_order(tensor: torch.Tensor) -> bool:
-    """Whether an operator may lay out its result otherwise, and what is between dynamic sizes cannot be told."""
+    """True if an operator may lay out its result differently, and dynamic sizes do not let one tell."""
     return (
         tensor.dim() > 1
         and tensor.layout is torch.strided
@@ -67,13 +67,13 @@ def refuse_normal(drawn: torch.Tensor) -> None:
 
 
 def corrected(func: OpOverload, args: Sequence[object], result: object) -> Any:
-    """What a fake kernel gave, with the layout and the dtype of what the operator's own kernel gives."""
+    """The result of a fake kernel, with the layout and the dtype that the operator's own kernel gives."""
     rule = _CORRECTIONS.get(func)
     return result if rule is None else rule(result, *args)
 
 
 def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> torch.Tensor:
-    """On CPUs as what is put together of two parts, of which one may be empty; torch's rule in Python picks indices."""
+    """On CPUs the layout of a concatenation of two parts, of which one may be empty; torch's rule in Python indexes."""
     is_known = has_known_layout(x) and all(isinstance(shift, int) for shift in shifts)
     if x.device.type != "cpu" or not is_known or not x.numel() or not dims or x.is_contiguous():
         return result
@@ -130,19 +130,19 @@ def _gradient_of_normalized(result: Sequence[torch.Tensor], _: object, x: torch.
 
 
 def lies_as_normalized(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """What a batch norm of ``x`` gives, made by other operators, in the layout that its kernels for CPUs give it."""
+    """A batch norm of ``x`` made by other operators, in the layout of its kernels for CPUs."""
     if x.device.type != "cpu" or not _has_known_format(x):
         return result
     return result.contiguous(memory_format=memory_format_of(x))
 
 
 def _has_known_format(x: torch.Tensor) -> bool:
-    """Dynamic sizes need not be looked at where there is one format alone."""
+    """True if the memory format can be told without looking at dynamic sizes."""
     return x.dim() not in _INNERMOST or has_known_layout(x)
 
 
 _INNERMOST = {4: torch.channels_last, 5: torch.channels_last_3d}
-"""Formats with the channels innermost, by the number of dimensions."""
+"""The memory formats with the channels innermost, by the number of dimensions."""
 
 
 def memory_format_of(x: torch.Tensor) -> torch.memory_format:
@@ -265,8 +265,8 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
 
 
 def order_of(wanted: object, found: torch.Tensor) -> list[int] | None:
-    """The dimensions from the outermost to the innermost in memory where they are to be moved; None where nothing is to
-    be done, or what is wanted has holes."""
+    """The dimensions from the outermost to the innermost in memory, for a result that has to be moved; None where it
+    need not be, or where the wanted layout has gaps."""
     if not isinstance(wanted, torch.Tensor) or wanted.shape != found.shape or not wanted.numel():
         return None
     if _significant(wanted) == _significant(found):
@@ -286,7 +286,7 @@ def _is_same(one: object, other: object) -> bool:
 
 
 def has_known_layout(tensor: torch.Tensor) -> bool:
-    """Sizes and strides without symbols."""
+    """True if sizes and strides have no symbols."""
     return all(isinstance(number, int) for number in (*tensor.shape, *tensor.stride()))
 
 

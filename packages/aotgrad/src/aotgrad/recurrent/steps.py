@@ -1,15 +1,15 @@
 """Recurrent layers as operators: one node for all steps, so that a graph holds for any number of them.
 
 What a step needs of its input is computed for all steps before (`gates`), and what weights get from the steps'
-gradients after; in between is what cannot be done at once.  `kept` is what backward reads of forward, step by step:
+gradients after; in between is what cannot be done at once. `kept` is what backward reads of forward, step by step:
 
     kind            gates                      kept
     rnn_tanh, _relu the activation             nothing
     gru             reset, update, new         reset, update, the state's part of new, new
     lstm            in, forget, new, out       those, the cell, its tanh
 
-Where autograd is to follow an operator of these, which is for second derivatives alone, it is plain torch code.
-Must not know: networks of several layers, tracing.
+Where autograd is to follow an operator of these, which is for second derivatives alone, it is plain torch code. Must
+not know: networks of several layers, tracing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def steps(
     kind: str, gates: Tensor, state: Tensor, cell: Tensor | None, weight: Tensor, bias: Tensor | None,
     projection: Tensor | None, reverse: bool, keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """The states after each step, the last cell, and what is kept."""
+    """The states after each step, the last cell, and the values kept for backward."""
     states, last, kept = steps_fake(kind, gates, state, cell, weight, bias, projection, reverse, keep)
     order = range(len(gates))[:: -1 if reverse else 1]
     weight = weight.t()
@@ -72,7 +72,7 @@ def steps_fake(
 
 
 def _rows(kept: Tensor, gates: Tensor, like: Tensor) -> Tensor:
-    """Where each step writes its gates: to the same place if nothing is kept."""
+    """The memory for the gates of each step: one row for all if nothing is kept."""
     if kept.dim() == 3:
         return kept
     return gates.new_empty(1, gates.shape[1], 6 * like.shape[1])  # as much as any kind keeps

@@ -25,11 +25,12 @@ CompilePart = Callable[[Part, list[Any], Callable[[Signature, Facts], None]], Ca
 
 
 class CannotSplit(Unsupported):
-    """Parts would do to one another's values what only the whole graph may do."""
+    """A graph whose parts would do to one another's values what only the whole graph may do."""
 
 
 def compile_parts(gm: fx.GraphModule, found: Split, compile_part: CompilePart) -> Call:
-    """The whole as one callable.  Layers that repeat are compiled first: they say soonest whether it can be done."""
+    """The whole graph as one callable. Layers that repeat are compiled first: they show soonest whether it can be
+    done."""
     compiled: dict[int, Call] = {}
     writing: set[int] = set()
     for number in sorted(range(len(found.parts)), key=lambda number: -found.times(number)):
@@ -48,8 +49,8 @@ def compile_parts(gm: fx.GraphModule, found: Split, compile_part: CompilePart) -
 
 
 def _insist_on_own_values(part: Part, signature: Signature, facts: Facts) -> None:
-    """A part may write to the graph's own inputs, where autograd does not follow: buffers, what optimizers change; and
-    to what another part computed, where no gradient goes."""
+    """Raises unless a part writes only to the graph's own inputs, where autograd does not follow (buffers, what
+    optimizers change), and to values of other parts without gradients."""
     for mutation in facts.mutations:
         node = part.inputs[signature.inputs[mutation.input].position]
         followed = node.op != "placeholder" and node.meta["example_value"].requires_grad
@@ -58,7 +59,7 @@ def _insist_on_own_values(part: Part, signature: Signature, facts: Facts) -> Non
 
 
 def _raises_after_writing(found: Split, writing: set[int]) -> bool:
-    """Whether an error of the program may come after something was written; one part raises before it writes."""
+    """True if an error of the program may come after something was written; one part raises before it writes."""
     first = _first_that_writes(found, writing)
     later = () if first is None else found.calls[first + 1 :]
     return any(_may_raise(call.node) if isinstance(call, Direct) else _may_raise_within(found, call) for call in later)
@@ -74,12 +75,13 @@ def _may_raise_within(found: Split, call: PartCall) -> bool:
 
 
 def _may_raise(node: fx.Node) -> bool:
-    """For what data holds.  Nodes that take a value apart, or set modes, say nothing of it."""
+    """True for a node that may raise for its operands' contents; nodes that take a value apart, or set modes, do
+    not."""
     return bool(node.meta.get("may_raise", node.target is torch.autograd.grad))
 
 
 class Finals:
-    """Errors that came after something was written: nobody may run the program again for them."""
+    """Errors that came after something was written: running the program again would write it twice."""
 
     def __init__(self) -> None:
         self._errors: dict[int, BaseException] = {}
