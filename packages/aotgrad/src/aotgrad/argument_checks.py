@@ -68,6 +68,7 @@ def check_tables(partition: object, decompositions: object) -> None:
             f"decompositions is {kind(decompositions)}; give a table of rules by operator, "
             "aotgrad.decompositions.core() for one"
         )
+    # A packet as a key would match no node, and the table would silently do nothing.
     for operator, rule in decompositions.items():
         if not isinstance(operator, OpOverload):
             raise WrongArguments(

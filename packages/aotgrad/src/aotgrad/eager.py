@@ -35,6 +35,7 @@ def run_eagerly(gm: fx.GraphModule, example_inputs: Sequence[object]) -> Boxed:
     source.add("def run(inputs):")
     if inputs:
         source.add(f"{', '.join(inputs)}, = inputs", 1)
+    # The caller's list would keep every input alive until the end.
     source.add("inputs.clear()", 1)
     for node in nodes:
         line = f"{node.name} = {node.args[0]}.add_({node.args[1]})" if node in reused else _line(source, gm, node)
@@ -108,6 +109,7 @@ def _sums_in_place(nodes: Sequence[fx.Node], dying: Mapping[fx.Node, Sequence[fx
         and _memory(node) not in returned
         and _kind(node.args[0]) == _kind(node) is not None
         and isinstance(node.args[1], fx.Node)
+        # For batched tangents: a sum with a batch does not fit into a tensor without.
         and behind[node.args[1]] <= behind[node.args[0]]
     }
 

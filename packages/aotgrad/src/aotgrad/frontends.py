@@ -150,6 +150,7 @@ def input_kinds(leaves: Sequence[object], *, dynamic: bool) -> Iterator[Any]:
         if isinstance(leaf, torch.Tensor):
             strided = leaf.layout is torch.strided
             yield type(leaf), leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf, leaf.is_conj(), leaf.is_neg()
+            # A write to a view goes another way through autograd.
             yield followed and leaf._is_view()
             yield (leaf.shape, leaf.stride()) if strided and not dynamic else leaf.dim()
             if sharing[_memory(leaf)] > 1:
@@ -211,6 +212,7 @@ def swapped_state(module: nn.Module, state: Mapping[str, torch.Tensor]) -> Itera
     try:
         yield
         for table, key, value in slots:
+            # An assignment would be lost with the exchange.
             if table.get(key) is not value:
                 raise Unsupported(
                     f"the module assigns a new tensor to {key}", "change it in place, with copy_ for example"

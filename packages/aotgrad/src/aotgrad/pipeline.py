@@ -95,6 +95,7 @@ def _without_history(inner: Boxed) -> Boxed:
         mode = torch.is_grad_enabled()
         set_grad_enabled(False)
         try:
+            # Not by a context manager: this runs at every call.
             results = inner(inputs)
         finally:
             set_grad_enabled(mode)

@@ -76,6 +76,7 @@ def functions_noted(
     they exist as soon as one of the function's gradients arrives, whatever they are made of. Yields the edges on which
     such a function returns None."""
     unanswered = set[tuple[Any, int]]()
+    # The tangents behind each node, filled as far as hooks ask.
     known = {node: frozenset((number,)) for number, node in enumerate(tangents)}
 
     def behind(value: Any) -> frozenset[int]:
@@ -87,6 +88,7 @@ def functions_noted(
     def noted(numbers: frozenset[int], value: object) -> Any:
         if not _is_plain(value) or behind(value) == numbers:
             return value
+        # A node of its own carries the mark: the value may be used elsewhere, where it does not hold.
         own = torch.ops.aten.alias.default(value)
         node_of(own).meta[ANSWERS] = numbers
         return own
@@ -158,6 +160,7 @@ def _reached(start: Any, unanswered: Edges) -> set[int]:
             continue
         seen.add((step, certain))
         if isinstance(step, BackwardCFunction):
+            # A function that may be told of missing gradients may answer with none: what is behind it is not certain.
             certain = _wants_zeros(type(step))
         if certain and hasattr(step, "variable"):
             leaves.add(id(step.variable))

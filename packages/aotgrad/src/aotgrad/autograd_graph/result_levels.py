@@ -45,6 +45,7 @@ def stages(
         here: list[Stage] = []
         for number in (number for number, other in enumerate(level) if other == height):
             one = Stage((number,), frozenset(others[number]), frozenset(inputs[number]))
+            # One output may join several stages of the level, which are one from then on.
             for other in [other for other in here if _together(one, other, older, held)]:
                 here.remove(other)
                 one = Stage((*other.outputs, *one.outputs), one.passed | other.passed, one.inputs | other.inputs)

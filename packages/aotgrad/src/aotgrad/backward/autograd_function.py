@@ -71,6 +71,7 @@ def differentiable_function(
 ) -> Callable[..., Any]:
     """A function of the graph's inputs that autograd can differentiate."""
     source, layout, (results,) = Source(), layout_of(joint, pair), results_read(joint)
+    # What is freed, and when, decides what the generated code saves and checks.
     freeing = _freeing_of(layout, pair, results)
     _write_forward(source, layout, freeing, results, _saved_views(pair))
     _write_backward(source, layout, pair, freeing)
@@ -119,6 +120,7 @@ def unconnected(joint: JointGraph) -> frozenset[int]:
     gradients = {role.input for role in joint.outputs if isinstance(role, Gradient) and not role.passed}
     if not gradients:
         return frozenset()
+    # A gradient of a gradient may come by an input that the gradient itself does not.
     read = {*gradients, *inputs_read(joint)}
     roles = (node.meta["role"] for node in joint.graph.find_nodes(op="placeholder"))
     given = [role for role in roles if not isinstance(role, Tangent)]
@@ -298,6 +300,7 @@ def _write_gradients(source: Source, pair: Pair, tangents: int, fewer: bool) -> 
         source.add(f"except (TypeError, ValueError) as e: refuse_miscount(e, 'backward', {len(names)}); raise", 2)
     else:
         source.add(run, 2)
+    # Zeros stood in for absent tangents: a gradient of those alone is undefined in eager, not zero.
     if tangents > 1 and not fewer:
         source.add("if absent:", 2)
         for index, role in gradients.items():

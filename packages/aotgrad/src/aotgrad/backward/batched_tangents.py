@@ -34,6 +34,7 @@ def compiled_or_batched(half: Half, compile_half: Callable[[Half], Boxed]) -> Bo
             if one_by_one is None:
                 one_by_one = run_eagerly(half.module, half.example_inputs)
             return one_by_one(inputs)
+        # Asked again under the lock: another thread may have compiled it meanwhile.
         if compiled is None:
             with lock:
                 compiled = compiled or compile_half(half)

@@ -95,6 +95,7 @@ def lost_inputs(joint: JointGraph, pair: Pair) -> list[fx.Node]:
     saves them."""
     saved = {role.name for role in pair.forward.outputs if isinstance(role, Saved)} & always_kept(joint)
     own = set(results_read(joint)[0].own) if not joint.stages else set[int]()
+    # Results come as the caller has them: nothing behind them is computed again.
     given = {node for node, number in _results(joint).items() if number in own}
     found: dict[fx.Node, None] = {}
     seen: set[fx.Node] = set()
@@ -152,6 +153,7 @@ def results_read(joint: JointGraph) -> tuple[ResultsRead, ...]:
     below: dict[int, frozenset[int]] = {}
     found = []
     for stage in joint.stages:
+        # Directly or through other results.
         behind = stage.passed.union(*(below[number] for number in stage.passed))
         below.update(dict.fromkeys(stage.outputs, behind))
         found.append(_results_read(joint, frozenset(stage.outputs), behind, hangs_on, numbers))
@@ -174,6 +176,7 @@ def _results_read(
     pending = _gradients(joint, [role for role in _roles(joint) if not own.isdisjoint(role.tangents)])
     while pending:
         node = pending.pop()
+        # A value that hangs on tangents of other stages alone is none of this gradient's.
         if node not in seen and node in hangs_on and not (hangs_on[node] and own.isdisjoint(hangs_on[node])):
             seen.add(node)
             if node not in numbers:
@@ -272,6 +275,7 @@ def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[st
         with graph.inserting_after(last):
             last = graph.placeholder(f"taken_{len(taken)}")
         last.meta["val"] = node.meta.get("val")
+        # The mask alone is saved; dropout's values follow from it.
         if is_dropout_mask(node):
             dropout_from_mask(graph, node.all_input_nodes[0], mask=last)
         if _lost(node) and node in passed:
@@ -308,6 +312,7 @@ def _go_by_histories(graph: fx.Graph, copies: Mapping[fx.Node, fx.Node], results
                 if before not in stands:
                     raise Unsupported("what autograd knows of a value is no longer in the graph", "run it eagerly")
                 stands[node] = graph.call_function(with_history, (copy, stands[before]))
+            # Between values without history nothing has to be cut.
             elif APART in node.meta and not all(APART in user.meta for user in node.users):
                 stands[node] = graph.call_function(aten.detach.default, (copy,))
             else:

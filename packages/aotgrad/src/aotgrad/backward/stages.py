@@ -183,6 +183,7 @@ class _Stage(torch.autograd.Function):
     ) -> tuple[Any, ...]:
         staged = call.staged
         own = [values[staged.stages[place].outputs.index(number)] for number in staged.results[place].own]
+        # Held apart from the node, which autograd frees as soon as anybody has come by.
         if staged.freeing[place].keeps:
             ctx.holder = Held(saved)
             ctx.save_for_backward(*own)
@@ -214,6 +215,7 @@ class _Stage(torch.autograd.Function):
                 return _once(ctx, arriving, tangents, found)
         else:
             found = _taken(ctx, arriving)
+            # Freed are the nodes that this backward has passed in eager; our own are kept until nobody may come.
             if not keeps_graph():
                 ctx.freed |= behind
                 if staged.freeing[ctx.place].is_over(ctx.freed):

@@ -107,6 +107,7 @@ def packed_call(call: Call, program: PackedProgram, *, training: bool) -> Call:
     def packed(*values: object) -> list[Any]:
         flat: list[Any] = []
         for index, (wrapping, value) in enumerate(zip(wrappings, values, strict=True)):
+            # Under autograd, so that gradients of the tensors within become one of the object.
             if index in gradients:
                 flat += Open.apply(value, gradients[index])
             else:

@@ -48,6 +48,7 @@ def wrap_call(
     the values of `inner` that they belong to."""
     source = Source()
     source.names.update(inner=inner, InputChanged=InputChanged, refuse_miscount=refuse_miscount)
+    # Most graphs for inference: the wrapper costs one call.
     if _is_plain(signature, facts, boxed) and not noted[0].groups:
         names = _names(signature)
         source.add(f"def call({names}{', /' if names else ''}):")
@@ -174,6 +175,7 @@ def _write_mutations(
         name, new = given[mutation.input], f"u{mutation.input}"
         entry = signature.inputs[mutation.input]
         if mutation.layout is not None:
+            # New data has the new layout, so the layout comes first.
             lines.append(f"{name}.as_strided_({layout_arguments(source, mutation.layout, name)})")
             copied[entry.position] += 1
         if mutation.data and mutation.tracked:

@@ -35,7 +35,7 @@ def _class_dim(x: torch.Tensor) -> int:
 
 
 def _picked(target: torch.Tensor, dim: int, ignore: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which class each row asks for, and which rows count; a row that does not count asks for class 0."""
+    """The target class of each row, and whether the row counts; for a row that does not, class 0."""
     index = target.unsqueeze(dim)
     counts = index != ignore
     return torch.where(counts, index, 0), counts
@@ -44,7 +44,7 @@ def _picked(target: torch.Tensor, dim: int, ignore: int) -> tuple[torch.Tensor, 
 def _row_weights(
     weight: torch.Tensor | None, index: torch.Tensor, counts: torch.Tensor, x: torch.Tensor
 ) -> torch.Tensor:
-    """What each row's loss counts."""
+    """The weight of each row's loss."""
     if weight is None:
         return counts.to(wide(x).dtype)
     rows = wide(weight).gather(0, index.flatten()).view(index.shape)

@@ -73,6 +73,7 @@ class FlowNetwork:
             elif not path:
                 return
             else:
+                # A dead end: back over the last edge, which is not tried again.
                 node = self._head[path.pop() ^ 1]
                 next_edge[node] += 1
 

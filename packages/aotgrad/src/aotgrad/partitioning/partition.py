@@ -137,6 +137,7 @@ def _just_in_time(
 
     for node in backward:
         place(node)
+    # A gradient may itself be a recomputed value that no other node reads.
     for gradient in gradients:
         if gradient in recomputed and gradient not in ordered:
             place(gradient)
@@ -234,6 +235,7 @@ def _extract(
     )
     for node in [*constants, *(node for node in body if node.op != "get_attr")]:
         copies[node] = graph.node_copy(node, copies.__getitem__)
+    # What backward reads must be saved before the caller's tensor gets its new data, with which it shares memory.
     overwritten = {
         memory_of(n.meta["val"]) for n, role in inputs if isinstance(role, (Primal, AliasBase)) and role.mutated
     }

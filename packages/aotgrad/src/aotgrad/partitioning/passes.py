@@ -105,6 +105,7 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
         for memory in _memories(node):
             sharing[memory].append(node)
     for node in list(joint.graph.nodes):
+        # A history that was merged away goes on as the node that stands for it.
         node.meta.update((HISTORY, gone.get(before, before)) for before in _history(node))
         if not _is_repeatable(node) or not returned.isdisjoint(_memories(node)):
             continue

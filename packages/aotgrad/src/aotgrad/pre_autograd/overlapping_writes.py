@@ -31,6 +31,7 @@ def refuse_overlaps(func: object, args: Sequence[object], kwargs: Mapping[str, o
         _refuse_reading(name, args[0], [*args[1:], kwargs])
     if name == "__setitem__":
         _refuse_setting(*args)
+    # ``out`` is written as the first argument of an operator in place is.
     if _is_dense(out := kwargs.get("out")):
         rest = {key: value for key, value in kwargs.items() if key != "out"}
         _refuse_reading(name, out, [*args[_is_added_to(name, args, out) :], rest])

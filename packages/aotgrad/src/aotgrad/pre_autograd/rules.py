@@ -529,6 +529,7 @@ def instance_norm(
         return torch.instance_norm(input, weight, bias, mean, var, use_input, momentum, eps, cudnn)
     batch, channels = input.shape[:2]
     scale, shift = (None if value is None else value.repeat(batch) for value in (weight, bias))
+    # Each sample moves a copy of the statistics, of which the mean is kept, as torch's kernel does.
     means, variances = mean.repeat(batch), var.repeat(batch)
     grouped = input.contiguous().view(1, batch * channels, *input.shape[2:])
     normalised = batch_norm(grouped, scale, shift, means, variances, True, momentum, eps, cudnn)

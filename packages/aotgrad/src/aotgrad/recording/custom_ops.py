@@ -103,6 +103,7 @@ def functional_twin(op: OpOverload) -> OpOverload:
         everything = (*own, *(copies[key] for key in names))
         return everything[0] if len(everything) == 1 else everything
 
+    # Explicit: traced as one operator, not taken apart into what it calls.
     torch.library.impl(name, "CompositeExplicitAutograd", compute)
     torch.library.register_fake(name, compute)
     if has_no_history(op):

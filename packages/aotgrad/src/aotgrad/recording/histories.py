@@ -65,7 +65,7 @@ class Histories:
         self._call: fx.Node | None = None
         self._inside = False
         self.goes_back = False
-        """Whether the program is over, and autograd runs its backward."""
+        """True once the program is over and autograd runs its backward."""
 
     def switch(self, recorded: bool) -> None:
         """Notes that the program switches the recording of gradients on or off."""
@@ -123,6 +123,7 @@ class Histories:
     ) -> tuple[Sequence[Any], dict[str, Any]]:
         """The operands of an operator, detached where autograd does not follow them though they are computed from what
         it follows. ``written``: it writes to the first."""
+        # ``out`` is written, not read.
         rest = {name: value for name, value in kwargs.items() if name != "out"}
         given = [each for each in _tensors([*args, *rest.values()]) if functional.is_functional(each)]
         for value in given:

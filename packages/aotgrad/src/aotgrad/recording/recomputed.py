@@ -45,6 +45,7 @@ def _equal_work(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
         elif node.op != "call_function" or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             same[node] = node
         elif repeats or node.meta.get("phase") != "backward":
+            # By the nodes that stand for its operands: equal work on equal values is equal.
             given = fx.map_arg((node.args, dict(node.kwargs)), lambda source: same[source])
             same[node] = first.setdefault((node.target, repr(given), APART in node.meta), node)
         else:

@@ -394,6 +394,7 @@ class Recorder(TorchDispatchMode):
             self._refuse_odd("a tensor that the function closes over", value)
             name = f"_constant{len(self._constants)}"
             setattr(self.root, name, value)
+            # Ahead of all operators, as it may be read by any of them.
             with self._ahead_of_operators():
                 node = self.graph.create_node("get_attr", name, (), {}, name)
             fake = self._fakes.of(value)

@@ -47,6 +47,7 @@ def steps(
     """The states after each step, the last cell, and the values kept for backward."""
     states, last, kept = steps_fake(kind, gates, state, cell, weight, bias, projection, reverse, keep)
     order = range(len(gates))[:: -1 if reverse else 1]
+    # Once for all steps, each of which is a product with it.
     weight = weight.t()
     if kind == "gru":
         _gru(gates, state, weight, bias, states, _rows(kept, gates, state), order)
@@ -168,7 +169,7 @@ def steps_backward(
 
 
 def _shifted(first: Tensor, states: Tensor, reverse: bool) -> Tensor:
-    """What each step began with."""
+    """The state that each step began with."""
     one = first.unsqueeze(0)
     return torch.cat([states[1:], one] if reverse else [one, states[:-1]])
 
@@ -245,7 +246,7 @@ def written_out(
     kind: str, gates: Tensor, state: Tensor, cell: Tensor | None, weight: Tensor, bias: Tensor | None,
     projection: Tensor | None, reverse: bool, keep: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """What `steps` gives, by operators that autograd knows."""
+    """The results of `steps`, by operators that autograd knows."""
     states: list[Tensor] = []
     kept: list[Tensor] = []
     for given in gates.unbind(0)[:: -1 if reverse else 1]:
@@ -281,7 +282,7 @@ def register(
     name: str, schema: str, compute: Callable[..., Any], fake: Callable[..., Any], followed: Callable[..., Any],
     tags: Sequence[torch.Tag] = (),
 ) -> None:  # fmt: skip
-    """An operator of this package; `followed` computes the same where autograd is to follow."""
+    """Defines an operator of this package; `followed` computes the same where autograd is to follow."""
     qualified = f"aotgrad::{name}"
     torch.library.define(qualified, schema, tags=tags)
     operator = getattr(torch.ops.aotgrad, name).default
@@ -289,6 +290,7 @@ def register(
     def under_autograd(*args: object) -> Any:
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in _tensors(args)):
             return followed(*args)
+        # Nothing to follow: the call goes on to the kernel, below this one.
         with AutoDispatchBelowAutograd():
             return operator(*args)
 

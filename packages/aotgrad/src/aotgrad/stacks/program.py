@@ -94,6 +94,7 @@ class Finals:
 
 
 def _written(gm: fx.GraphModule, found: Split, compiled: dict[int, Call], writing: set[int]) -> Call:
+    """The flat code that calls the parts."""
     source, output, finals = Source(), gm.graph.output_node(), Finals()
     names = {node: f"a{place}" for place, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
     arguments = ", ".join(names.values())
@@ -149,7 +150,7 @@ def _line(source: Source, call: PartCall | Direct, names: Mapping[fx.Node, str])
 
 
 def _write_layout(source: Source, name: str, expected: object, indent: int) -> None:
-    """A part that is given a value was compiled for the layout that eager gives it."""
+    """Writes the line that gives a value the layout of eager, for which the parts that take it were compiled."""
     if not isinstance(expected, torch.Tensor):
         return
     if not has_fixed_layout(expected):
@@ -161,14 +162,14 @@ def _write_layout(source: Source, name: str, expected: object, indent: int) -> N
 
 
 def as_laid_out(value: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
-    """The value as it was expected; strides of dimensions that hold at most one element do not matter."""
+    """The value in the expected layout; strides of dimensions with at most one element do not matter."""
     if all(size <= 1 or one == other for size, one, other in zip(shape, value.stride(), strides, strict=True)):
         return value
     return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _last_uses(found: Split, output: fx.Node) -> dict[int, list[fx.Node]]:
-    """The values that nobody reads after a call."""
+    """For each call the values that nobody reads after it."""
     last: dict[fx.Node, int] = {}
     for place, call in enumerate(found.calls):
         last.update(dict.fromkeys((*call.outputs, *call.inputs), place))

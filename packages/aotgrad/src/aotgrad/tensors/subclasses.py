@@ -96,6 +96,7 @@ def unwrap(value: torch.Tensor) -> tuple[Wrapping | None, list[torch.Tensor]]:
     for name in names:
         part = getattr(value, name)
         if isinstance(part, torch.Tensor):
+            # An object may wrap another one.
             inner, found = unwrap(part)
             parts.append((name, inner))
             tensors += found

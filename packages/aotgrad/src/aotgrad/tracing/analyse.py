@@ -93,6 +93,7 @@ def analyse(
     reader = _Outputs(recorder, inputs, {m.input for m in mutations if m.layout}, training)
     reader.count_sharing(outputs)
     kinds = tuple(reader.read(output) for output in outputs)
+    # After the outputs: integers of the graph are numbered in the order in which they are asked for.
     mutations = [reader.with_sizes(mutation) for mutation in mutations]
     counts, versions = tuple(_counts(inputs)), tuple(_versions(reader.results, reader.result_nodes))
     facts = Facts(
@@ -394,6 +395,7 @@ class _Outputs:
             return next(iter(entry.seen)), entry.value
         nodes = (self.recorder.node_of(functional.current(value)) for value in (entry.value, output))
         steps = steps_between(*nodes) or [Step(None)]
+        # The first step from the flat memory is the one by which the caller's tensor is made.
         layout = tuple(map(_layout_numbers, steps[0].args))
         found = [
             (position, member)
@@ -479,6 +481,7 @@ class _Outputs:
             raise Unsupported("a function with a backward of its own returns what it was given", "return a copy of it")
         inner, outer = functional.current(base), functional.current(view)
         steps: Sequence[Any] | None = None
+        # A chain of views of an input whose layout changed would start from another layout.
         if not restrided:
             steps = steps_between(self.recorder.node_of(inner), self.recorder.node_of(outer))
         if steps is None:

@@ -83,6 +83,7 @@ def read_inputs(example_inputs: Sequence[object], *, dynamic: bool, symbols: boo
     for position, value in enumerate(example_inputs):
         if isinstance(value, torch.Tensor):
             if id(value) in first:
+                # One tensor passed twice is one input: writes to it must be seen at both places.
                 duplicates.append((position, first[id(value)]))
             else:
                 first[id(value)] = position
@@ -112,6 +113,7 @@ def _base(group: Sequence[GraphInput], followed: bool) -> GraphInput:
         raise Unsupported(
             "inputs that require grad share memory and one is mutated", "mutate under no_grad or pass copies"
         )
+    # All of the storage, as the inputs may lie anywhere in it.
     length = first.untyped_storage().nbytes() // first.element_size()
     flat = torch.as_strided(first, (length,), (1,), 0)
     members = (

@@ -36,6 +36,7 @@ def refuse_written_views(
         if not given.view or entry.version in (None, version_of(entry.value)) or entry.value.grad_fn is None:
             continue
         steps = _steps_of_older_views(recorder, entry.value)
+        # Behind this edge is the argument's own history, which the graph has right.
         edge = entry.value.grad_fn, entry.value.output_nr
         unfollowed = recorder.watched.was_written_unfollowed(entry.value)
         for result in [*differentiable, *(output for output in outputs if _views(output, entry.value))]:
