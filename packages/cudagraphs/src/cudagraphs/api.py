@@ -146,6 +146,7 @@ def capture_on(
     static, mutated = _positions(static_inputs, count), _positions(mutated_inputs, count)
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     refusal = _refusal_of(fn, name) if isinstance(fn, torch.fx.GraphModule) else None
+    # A module's parameters are read in place, and passed in so that an exchanged one is noticed.
     if isinstance(fn, torch.nn.Module) and _state_of(fn):
         static |= set(range(count, count + len(_state_of(fn))))
         function = Function(lambda inputs: fn(*inputs[:count]), limits, static, mutated, name)
@@ -180,6 +181,7 @@ def capture_compiled(
     if where is None:
         where, refusal = _pools_for(example_inputs)
     manager, pools = _manager_and_pools(where)
+    # The graph itself says what it writes: kernels of a compiler change memory behind torch's back.
     function = Function(
         fn,
         _chosen(options),

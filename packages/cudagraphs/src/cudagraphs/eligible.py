@@ -49,6 +49,7 @@ def check_graph(graph_module: torch.fx.GraphModule) -> None:
                 raise CannotRecord(_UNSAFE_TAGS[tag], f"operator {node.target}", _line(node))
         if any(_in_host_memory(value) for value in _values(node)):
             raise CannotRecord(Refusal.CPU_OPERATOR, f"operator {node.target}", _line(node))
+        # Even a number: the host would write it once, while recording, and at no replay.
         if any(_is_on_cpu(value) for written in _written_by(node) for value in _values(written)):
             what = f"operator {node.target}, which writes to the CPU's memory: a replay would not"
             raise CannotRecord(Refusal.CPU_OPERATOR, what, _line(node))

@@ -85,6 +85,7 @@ class EmulatedDriver(TorchTensors):
         fill = copier(buffers)
         fill(sources)
         storages = {value.untyped_storage() for value in inputs if self.is_tensor(value)}
+        # Whole storages, as a write may go through any view of one.
         before = [(storage, storage.clone()) for storage in storages]
         self._is_recording = True
         try:
