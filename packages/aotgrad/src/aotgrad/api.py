@@ -36,13 +36,13 @@ def compile(
 ) -> Callable[..., Sequence[Any]]:
     """Compiles a torch-level graph whose parameters and buffers are inputs.
 
-    `example_inputs` are real or fake tensors and integers. The result holds for inputs of the same layout, dtype,
+    `example_inputs` are real or fake tensors and integers.  The result holds for inputs of the same layout, dtype,
     device, `requires_grad` and aliasing, under the same grad mode: guards are the caller's.
 
     With `in_place` a graph for inference writes changed inputs itself, by `copy_` into them at its end.
 
-    `lay_out` sees the graph of forward and backward before it is cut, and may change the strides of values inside: what
-    compiles forward has to save them so, and what compiles backward finds them so.
+    `lay_out` sees the graph of forward and backward before it is cut, and may change the strides of values inside:
+    what compiles forward has to save them so, and what compiles backward finds them so.
 
     With `layers`, equal layers of a graph whose nodes say in ``meta["example_value"]`` what they give are traced and
     compiled once, and called one after another.

@@ -1,7 +1,7 @@
 """The plainest compiler of an ATen graph: its operators one after another, each value freed after its last use.
 
-What `aot_eager` means, and what the tests run. Must not know: forward, backward, and of roles but which inputs are
-tangents.
+What `aot_eager` means, and what the tests run.
+Must not know: forward, backward, and of roles but which inputs are tangents.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def _last_uses(nodes: Sequence[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
 def _sums_in_place(nodes: Sequence[fx.Node], dying: Mapping[fx.Node, Sequence[fx.Node]]) -> set[fx.Node]:
     """Sums that may overwrite their first operand, which nobody else reads, as autograd adds up gradients.
 
-    Others that are returned must not have been written to, as their versions are seen. Backward may be run for several
+    Others that are returned must not have been written to, as their versions are seen.  Backward may be run for several
     tangents at once (``is_grads_batched``), and a value that depends on one does not fit into one that does not.
 
-    Others that are returned have not been written to, for those who ask. Backward may be run for several tangents at
+    Others that are returned have not been written to, for those who ask.  Backward may be run for several tangents at
     once (``is_grads_batched``), and what depends on one does not fit into what does not.
     """
     behind = _tangents_behind(nodes)

@@ -1,8 +1,8 @@
 """Facts about one run of the program: the inputs it mutates, the outputs that alias them, and what each output is made
 of.
 
-All frozen data; `tracing/analyse.py` fills it, `calling/wrapper.py` turns it into code. Must not know: how it was
-found, how it is restored.
+All frozen data; `tracing/analyse.py` fills it, `calling/wrapper.py` turns it into code.
+Must not know: how it was found, how it is restored.
 """
 
 from __future__ import annotations

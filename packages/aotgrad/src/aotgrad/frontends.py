@@ -1,6 +1,6 @@
 """Python callables in front of the pipeline: arguments are flattened, and compiled graphs kept per kind of call.
 
-A graph holds for one layout, dtype, device, `requires_grad`, aliasing pattern and ambient state. Those make the key.
+A graph holds for one layout, dtype, device, `requires_grad`, aliasing pattern and ambient state.  Those make the key.
 Must not know: stages.
 """
 

@@ -22,7 +22,7 @@ from aotgrad.tracing.inputs import Signature
 
 
 def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[object], options: Options, *, layers: bool) -> Call:
-    """The graph as a callable; with `layers`, in parts if it has equal ones. ``call.stacks`` has the number of layers
+    """The graph as a callable; with `layers`, in parts if it has equal ones.  ``call.stacks`` has the number of layers
     and of operators per layer of each stack."""
     found = _layers_of(gm, example_inputs, images=options.lay_out is None) if layers else None
     call = None if found is None else _in_parts(gm, found, options)

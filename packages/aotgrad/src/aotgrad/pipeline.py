@@ -116,7 +116,7 @@ def _where_it_is_made(facts: Facts, inner: Callable[..., Any], updates: int) -> 
 
 def _casting_once(options: Options) -> Options:
     """The options for a program traced under autocast: its casts are operators of the graphs, and so is a region inside
-    that casts otherwise. The caller's autocast must not cast once more."""
+    that casts otherwise.  The caller's autocast must not cast once more."""
 
     def apart(compiler: Compiler) -> Compiler:
         return lambda gm, example_inputs: _casting_no_more(_compiled(compiler, gm, example_inputs))

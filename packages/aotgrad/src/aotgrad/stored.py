@@ -2,7 +2,8 @@
 
 A value is a number, a text, a truth, None or a list of values for a tuple; all else is an object of one key, its tag:
 `l` a list, `f` a float that JSON has no name for, `t` a dtype, layout or memory format, `d` a device, `o` an operator,
-`s` a slice, `k` one of the classes of `facts`, by name and fields. Must not know: how graphs are compiled or kept.
+`s` a slice, `k` one of the classes of `facts`, by name and fields.
+Must not know: how graphs are compiled or kept.
 """
 
 from __future__ import annotations

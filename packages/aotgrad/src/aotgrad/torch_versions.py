@@ -1,10 +1,10 @@
 """The table of torch's private names that tracing and differentiating depend on.
 
-A row is a path into torch, why we use it, and what happens without it; ``essential`` rows switch everything off, others
-one feature. Modules import names from here as if they were here: the name is the last part of the path without its
-underscore, and ``..._of`` for what is read from instances (``attribute``). A row that this torch lacks gives an
-``Absent``, which can be imported and complains when it is called (``insides``). Consequences are sentences with a name,
-so that equal ones read alike.
+A row is a path into torch, why we use it, and what happens without it; ``essential`` rows switch everything off,
+others one feature.  Modules import names from here as if they were here: the name is the last part of the path without
+its underscore, and ``..._of`` for what is read from instances (``attribute``).  A row that this torch lacks gives an
+``Absent``, which can be imported and complains when it is called (``insides``).  Consequences are sentences with a
+name, so that equal ones read alike.
 """
 
 from __future__ import annotations

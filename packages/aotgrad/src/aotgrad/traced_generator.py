@@ -1,7 +1,7 @@
 """The object in the place of `torch.random`'s default generator while a program is traced somewhere.
 
-The thread that traces is told another generator's state, and other threads go on with the default one. Must not know:
-what draws.
+The thread that traces is told another generator's state, and other threads go on with the default one.
+Must not know: what draws.
 """
 
 from __future__ import annotations

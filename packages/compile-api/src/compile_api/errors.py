@@ -1,4 +1,4 @@
-"""What compile_api itself can complain about.  Errors of the engines stay theirs and pass through untouched."""
+"""The errors of compile_api itself.  Errors of the engines stay theirs and pass through untouched."""
 
 from __future__ import annotations
 

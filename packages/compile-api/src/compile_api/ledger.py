@@ -1,4 +1,4 @@
-"""What compiling did, as data: one ledger per compiled function.  Reports, logs and pages only render it."""
+"""The ledger: what compiling did, as data, one for each compiled function.  Reports, logs and pages only render it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compile_api.memory import Written
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One generated kernel: what it is called, the file a person can read, and the operators that went into it."""
+    """One generated kernel: its name, the file a person can read, and the operators that went into it."""
 
     name: str
     path: str | None

@@ -1,4 +1,4 @@
-"""How much memory traffic fusion saves: results that eager would write, and those that the compiled program does.
+"""The memory traffic that fusion saves: results that eager would write, less those that the compiled program writes.
 
 Counted in bytes written for one call, from the graph and from the program; a size that varies counts with nothing.
 """

@@ -13,8 +13,8 @@ from types import ModuleType
 from compile_api.errors import NothingToMinify
 
 _IMPORTED_AS = "__mp_main__"
-"""What a script is called where it is imported only, as by Python's ``multiprocessing``: what stands under
-``if __name__ == "__main__"`` does not run."""
+"""The name of a script that is only imported, as by Python's ``multiprocessing``: what stands under ``if __name__ ==
+"__main__"`` does not run."""
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Shape:
 
     @property
     def extent(self) -> int:
-        """How many elements of memory it spans."""
+        """The number of elements of memory that it spans."""
         if 0 in self.sizes:
             return 0
         return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
@@ -59,7 +59,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """The backend that a graph was given to, and where a function of the user's is defined: enough to find it again."""
+    """The backend that a graph was given to, and the home of a function of the user's: enough to find it again."""
 
     name: str = ""
     module: str = ""

@@ -94,7 +94,7 @@ def _inputs_first(graph: fx.Graph) -> None:
 
 
 def _matters(node: fx.Node) -> bool:
-    """What must stay although nothing reads it: inputs, outputs, writes and switches of torch's state."""
+    """True for nodes that stay although nothing reads them: inputs, outputs, writes and switches of torch's state."""
     if node.op in ("placeholder", "output"):
         return True
     name = str(getattr(node.target, "__name__", node.target))

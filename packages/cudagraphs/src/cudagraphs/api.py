@@ -89,9 +89,9 @@ def capture(
 ) -> Captured:
     """Wraps ``fn``, a callable of tensors and plain values that returns one tensor or a sequence of them.
 
-    ``static_inputs`` are the indices of inputs that are expected to stay where they are, such as parameters; should one
-    move, that is noticed. ``mutated_inputs`` are those that ``fn`` changes by means that torch does not see, such as a
-    kernel of its own; changes made through torch are seen without.
+    ``static_inputs`` are the indices of inputs that are expected to stay where they are, such as parameters; should
+    one move, that is noticed.  ``mutated_inputs`` are those that ``fn`` changes by means that torch does not see, such
+    as a kernel of its own; changes made through torch are seen without.
     """
     _check(fn, example_inputs)
     pools, refusal = _pools_for(example_inputs)
@@ -173,9 +173,9 @@ def capture_compiled(
     """Wraps the compiled form of ``graph``: ``fn`` takes a list of inputs, which it may empty, and changes those that
     the graph changes.
 
-    The examples may be fakes. The caller's guards see to it that tensors arrive in the layouts of the examples, so only
-    integers, numbers on the CPU and sizes that are symbols are looked at. ``tell`` is called with every refusal, those
-    of later calls too; ``where`` is a manager of one's own.
+    The examples may be fakes.  The caller's guards see to it that tensors arrive in the layouts of the examples, so
+    only integers, numbers on the CPU and sizes that are symbols are looked at.  ``tell`` is called with every refusal,
+    those of later calls too; ``where`` is a manager of one's own.
     """
     refusal = None
     if where is None:
@@ -246,10 +246,10 @@ def manager_of(device: int) -> Manager:
 
 
 def step_begin(*, release: bool = False) -> None:
-    """Marks the beginning of a new step of the program on the current device. Never needed for right results.
+    """Marks the beginning of a new step of the program on the current device.  Never needed for right results.
 
-    With ``release``, memory of earlier outputs is taken back even where they are still held, which saves recordings and
-    copies; using such an output afterwards raises.
+    With ``release``, memory of earlier outputs is taken back even where they are still held, which saves recordings
+    and copies; using such an output afterwards raises.
     """
     if torch.cuda.is_available():
         _pools(None).step_begin(release=release)
@@ -266,7 +266,7 @@ def show(device: int | None = None) -> str:
 
 
 def reset(device: int | None = None) -> None:
-    """Forgets all recordings of a device; captured functions warm up anew. Tensors that are held stay intact."""
+    """Forgets all recordings of a device; captured functions warm up anew.  Tensors that are held stay intact."""
     if torch.cuda.is_available():
         _pools(device).reset()
 

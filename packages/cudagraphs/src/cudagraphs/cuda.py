@@ -191,9 +191,9 @@ class CudaDriver(TorchTensors):
     def _recover(self) -> None:
         """Brings torch back to where it was after a recording that CUDA broke off.
 
-        Ending such a capture raises before torch has closed the pool and told the generator that capturing is over. The
-        first is done here; a small capture that succeeds does the second. A torch that keeps the pool open in a place
-        that cannot be reached (2.11 does) records into it no more; what is recorded already still replays.
+        Ending such a capture raises before torch has closed the pool and told the generator that capturing is over.
+        The first is done here; a small capture that succeeds does the second.  A torch that keeps the pool open in a
+        place that cannot be reached (2.11 does) records into it no more; what is recorded already still replays.
         """
         with suppress(RuntimeError):  # it was closed, where only the function itself failed
             cuda_endAllocateToPool(self.index, self._pool)

@@ -1,9 +1,9 @@
 """The driver: the few things asked of a device, behind a protocol, so that everything else can be tested without one.
 
-``cuda.py`` implements it over torch; the tests implement it over byte arrays. Must not know what a recording is.
+``cuda.py`` implements it over torch; the tests implement it over byte arrays.  Must not know what a recording is.
 
-The pool's allocator is *idle* between recordings: nothing in it counts as allocated. Memory in the hands of callers is
-kept from being overwritten by this package's own books alone (``storage.Ledger``). Only while recording is the
+The pool's allocator is *idle* between recordings: nothing in it counts as allocated.  Memory in the hands of callers
+is kept from being overwritten by this package's own books alone (``storage.Ledger``).  Only while recording is the
 allocator made to agree with the books: ``occupy`` restores a state in which the blocks still held are taken.
 """
 

@@ -81,7 +81,7 @@ def _values(node: torch.fx.Node) -> list[Any]:
 
 
 def _in_host_memory(value: Any) -> bool:
-    """True for a CPU tensor with dimensions. A number in a 0-d tensor is harmless: kernels take it as an argument, and
+    """True for a CPU tensor with dimensions.  A number in a 0-d tensor is harmless: kernels take it as an argument, and
     it is the same at every replay."""
     return _is_on_cpu(value) and value.dim() > 0
 

@@ -1,7 +1,7 @@
 """An emulated device on the CPU: its pool is a stretch of host memory, its graphs are calls made again.
 
 Exists so that everything over a driver runs with torch's own tensors (views, strides, versions, lifetimes) where there
-is no CUDA device. It gains nothing; it is for tests. Must not know recordings, trees or managers.
+is no CUDA device.  It gains nothing; it is for tests.  Must not know recordings, trees or managers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Refusals: the reasons why a call is not recorded, as data, and the errors of the package.
 
-Exists so that every refusal has one name and one explanation. It must not know how a refusal is found or what is done
-about it: a refused call runs the caller's own function, which is always right.
+Exists so that every refusal has one name and one explanation.  It must not know how a refusal is found or what is
+done about it: a refused call runs the caller's own function, which is always right.
 """
 
 from __future__ import annotations

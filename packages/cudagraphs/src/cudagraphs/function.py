@@ -41,10 +41,10 @@ class Case:
         """Notes an output that was still held when its memory was wanted; true if it is copied out from now on, for the
         first time.
 
-        Two recordings that take turns are best where a function's last result is held during its next call. Recording
+        Two recordings that take turns are best where a function's last result is held during its next call.  Recording
         one function around another's results goes on and on: what follows on it has to be recorded anew, too.
 
-        Two recordings that take turns are best where a function's last result is held during its next call. Recording
+        Two recordings that take turns are best where a function's last result is held during its next call.  Recording
         one function around another's results goes on and on: what follows on it has to be recorded anew, too.
         """
         return self.outputs.stood_in_the_way(slot, nbytes) if by_itself else self.outputs.copy(slot)
@@ -83,7 +83,7 @@ class Case:
 class Function:
     """A callable with its options and its cases.
 
-    ``unguarded`` are the inputs that tell cases apart; None stands for all of them. ``tell`` hears of its refusals.
+    ``unguarded`` are the inputs that tell cases apart; None stands for all of them.  ``tell`` hears of its refusals.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class Function:
         self.given_up = self._unguarded == ()
 
     def try_in_another_pool(self) -> None:
-        """Starts cases anew that were given up because of the pool. Whatever the function itself did would cost the
+        """Starts cases anew that were given up because of the pool.  Whatever the function itself did would cost the
         other pool too."""
         for signature in [of for of, case in self.cases.items() if case.refusal is Refusal.POOL_DISTURBED]:
             del self.cases[signature]
         self.given_up = self._unguarded == () and any(case.refusal for case in self.cases.values())
 
     def forget(self) -> None:
-        """Starts anew. A case may live on as the lender of what is held; its recordings do not."""
+        """Starts anew.  A case may live on as the lender of what is held; its recordings do not."""
         for case in self.cases.values():
             case.recordings.clear()
         self.cases.clear()

@@ -96,7 +96,7 @@ def dense_shape(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]
 
 
 def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """True if two different indices may reach the same element. Exact for layouts that operators make; cautious
+    """True if two different indices may reach the same element.  Exact for layouts that operators make; cautious
     beyond."""
     reach = 0
     for size, stride in sorted(zip(shape, strides, strict=True), key=lambda dim: dim[1]):

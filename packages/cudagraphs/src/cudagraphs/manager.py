@@ -1,7 +1,7 @@
 """The manager of one device: its pool, its tree, its loans, and the course of a call.
 
 A call is answered by a replay if a recording fits, by a new recording if there is room for one, and by the plain
-function otherwise. The last is always right, so every doubt ends there, with a reason in the report.
+function otherwise.  The last is always right, so every doubt ends there, with a reason in the report.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Manager:
             self._note(function, refusal)
 
     def reset(self) -> None:
-        """Forgets all recordings. Tensors in callers' hands stay protected by the ledger."""
+        """Forgets all recordings.  Tensors in callers' hands stay protected by the ledger."""
         with self._lock:
             self._clear_away()
             self.tree = Tree()
@@ -255,9 +255,9 @@ class Manager:
 
     def _learn(self, function: Function, case: Case, inputs: list[object], live: Sequence[Lent]) -> bool:
         """Has everything copied, sooner or later, that keeps recordings from being used, so that recording anew comes
-        to an end. True if the obstacle is likely to be gone at the next call: then this one is not worth a recording.
+        to an end.  True if the obstacle is likely to be gone at the next call: then this one is not worth a recording.
 
-        Is it likely to be gone at the next call? Then this one is not worth a recording.
+        Is it likely to be gone at the next call?  Then this one is not worth a recording.
         """
         found = obstacle(self._driver, case.recordings, live, inputs)
         alone = self.tree.stands_alone(case.recordings)

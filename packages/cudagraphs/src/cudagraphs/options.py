@@ -14,12 +14,13 @@ from .errors import CudaGraphsError
 class Options:
     """The limits of a captured function: calls, recordings, memory.
 
-    ``warmups``: plain calls per size before the first recording. At the first, libraries initialise and kernels are
-    tuned; the others are timed. ``recordings_per_function``: graphs kept for one function, over all sizes and branches.
-    ``pool_bytes``: no new recording once the pool has reserved this much; None is no limit. ``copy_below``: an output
-    found held, or an input found moved, is copied from then on if it is no larger than this. ``branches``: how often a
-    larger output may be found held, and a larger input found moved, before it is copied too. ``gain_samples``: replays
-    timed, and compared with the plain calls, before recordings are kept; 0 trusts them.
+    ``warmups``: plain calls per size before the first recording.  At the first, libraries initialise and kernels are
+    tuned; the others are timed.
+    ``recordings_per_function``: graphs kept for one function, over all sizes and branches.
+    ``pool_bytes``: no new recording once the pool has reserved this much; None is no limit.
+    ``copy_below``: an output found held, or an input found moved, is copied from then on if it is no larger than this.
+    ``branches``: how often a larger output may be found held, and a larger input found moved, before it is copied too.
+    ``gain_samples``: replays timed, and compared with the plain calls, before recordings are kept; 0 trusts them.
     """
 
     warmups: int = 3

@@ -1,6 +1,6 @@
 """The pools of one device, with a manager each: the last one records, earlier ones only replay what they have.
 
-There is more than one only where a recording was broken off in a way that cost its pool. Memory of different pools
+There is more than one only where a recording was broken off in a way that cost its pool.  Memory of different pools
 never meets, so managers need not know one another: what one lends is ordinary memory to the others.
 """
 

@@ -115,7 +115,7 @@ def _trace(driver: Driver, request: Request) -> _Traced:
 def _call_recorded(
     driver: Driver, request: Request, arguments: Sequence[object], buffers: Sequence[Tensor]
 ) -> tuple[Graph, Any]:
-    """The graph and the result of the recorded call. A function that cannot be recorded fails in whatever way its
+    """The graph and the result of the recorded call.  A function that cannot be recorded fails in whatever way its
     operators choose, so every exception counts as that; one of the user's own comes up again in the plain call that
     follows."""
     sources = [request.inputs[index] for index in request.plan.copied]

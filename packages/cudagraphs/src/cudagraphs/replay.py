@@ -1,7 +1,7 @@
 """The replay of a recording: inputs are copied, the graph launched, and its outputs handed out.
 
-The hot path: what can be settled when a call is recorded was settled there. Must not decide whether the replay is safe;
-that was done before.
+The hot path: what can be settled when a call is recorded was settled there.  Must not decide whether the replay is
+safe; that was done before.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Journal:
         self._refusals: dict[Refused, None] = {}
 
     def refuse(self, refused: Refused) -> bool:
-        """Keeps a refusal; the same one is kept once. True if it is new."""
+        """Keeps a refusal; the same one is kept once.  True if it is new."""
         new = refused not in self._refusals
         self._refusals[refused] = None
         return new

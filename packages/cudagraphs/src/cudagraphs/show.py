@@ -1,4 +1,4 @@
-"""The tree of recordings drawn as text. Renders data; decides nothing.
+"""The tree of recordings drawn as text.  Renders data; decides nothing.
 
 A block is named by where it begins, counted from the first one that the tree knows, and by its bytes: so two drawings
 of one program are alike, and what lies in the same place has the same name.

@@ -1,7 +1,7 @@
 """A simulated device: memory as words in a dictionary, operators as Python, graphs as lists of instructions.
 
 Exists so that recording and replay can be tested, and drawn, on any machine, and more strictly than on a real device:
-reading a word that was freed or wiped raises ``MemoryViolation`` instead of giving whatever lies there. Must not know
+reading a word that was freed or wiped raises ``MemoryViolation`` instead of giving whatever lies there.  Must not know
 recordings, trees or managers; it implements ``driver.Driver`` and nothing more.
 """
 

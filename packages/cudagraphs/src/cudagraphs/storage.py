@@ -1,7 +1,7 @@
 """Memory as this package sees it: blocks of the pool, views of them, and who still holds one.
 
 Exists so that liveness is one idea: an output is alive as long as its *storage* is, whoever holds it (the user, a view,
-autograd). Must not know torch: a storage is seen through a weak reference that the driver makes.
+autograd).  Must not know torch: a storage is seen through a weak reference that the driver makes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Lender(Protocol):
 
     def found_held(self, slot: int, nbytes: int, by_itself: bool) -> bool:
         """Hears that the output in ``slot`` was still held; ``by_itself`` if only the lender's own next call wanted its
-        memory. True if it is copied out from now on, for the first time."""
+        memory.  True if it is copied out from now on, for the first time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,8 +105,8 @@ class Loans:
 def covers(protected: Mapping[int, int], block: Block) -> bool:
     """True if ``block`` is one of the ``protected`` ones (address to size).
 
-    Blocks are compared whole: a block inside or across protected ones is not something that an allocator state can give
-    back to its owner.
+    Blocks are compared whole: a block inside or across protected ones is not something that an allocator state can
+    give back to its owner.
     """
     return protected.get(block.address, -1) >= block.nbytes
 
@@ -147,7 +147,7 @@ class CopyPolicy:
         self.copied: set[int] = set()
 
     def stood_in_the_way(self, index: int, nbytes: int) -> bool:
-        """Counts one more time: small things are copied at once, large ones are worth a few recordings first. True if
+        """Counts one more time: small things are copied at once, large ones are worth a few recordings first.  True if
         it is copied from now on, for the first time."""
         times = self._times[index] = self._times.get(index, 0) + 1
         return (nbytes <= self._options.copy_below or times > self._options.branches) and self.copy(index)

@@ -21,7 +21,7 @@ _TENSORS = (Tensor, torch.nn.Parameter)
 
 
 class WeakStorage(StorageWeakRef):
-    """A weak look at a storage. Made and asked at every replay, so it adds nothing to torch's own."""
+    """A weak look at a storage.  Made and asked at every replay, so it adds nothing to torch's own."""
 
     __slots__ = ()
 

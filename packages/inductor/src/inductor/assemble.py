@@ -29,7 +29,7 @@ from inductor.toolchain import Library, build, machine, open_cache
 @dataclass(frozen=True, slots=True)
 class BuiltKernels:
     """The program's kernels, loaded: ``run`` makes a function of a plan, ``launchers`` launch those on GPUs, and
-    ``kernels`` describes them for people. ``libraries`` are those on the CPU, the runner's first."""
+    ``kernels`` describes them for people.  ``libraries`` are those on the CPU, the runner's first."""
 
     run: MakeRun
     launchers: dict[str, Callable[..., None]]
@@ -151,7 +151,7 @@ def finish(
 
 
 def bound(name: str, source: str, namespace: Mapping[str, object]) -> Boxed:
-    """The function of a wrapper's source. The source is registered with ``linecache``, so that tracebacks show it."""
+    """The function of a wrapper's source.  The source is registered with ``linecache``, so that tracebacks show it."""
     own: dict[str, Any] = dict(namespace)
     file = f"<generated: inductor {name} {id(own)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)

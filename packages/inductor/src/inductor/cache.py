@@ -1,8 +1,8 @@
 """The cache on disk: built kernels and compiled graphs, found by a digest of what they were built from.
 
-An entry is a shared library followed by a digest of itself, beside the source it was built from. It appears by a
+An entry is a shared library followed by a digest of itself, beside the source it was built from.  It appears by a
 rename, so it is whole or absent however many processes write at once; one that was damaged later is recognised and
-rebuilt. A folder that somebody named may hold other things: none but files of our own names is looked at or removed.
+rebuilt.  A folder that somebody named may hold other things: none but files of our own names is looked at or removed.
 Nothing here is ever unpickled or executed but libraries from a folder that belongs to this user alone.
 """
 
@@ -55,7 +55,7 @@ def cached_files(folder: Path) -> Iterator[Path]:
 
 
 def remove_cached_files(folder: Path) -> None:
-    """Removes every file that caches in this folder wrote. Running processes keep what they have loaded; the next ones
+    """Removes every file that caches in this folder wrote.  Running processes keep what they have loaded; the next ones
     build anew."""
     for path in cached_files(folder):
         with contextlib.suppress(FileNotFoundError):  # another process removed it first
@@ -66,7 +66,7 @@ def remove_cached_files(folder: Path) -> None:
 
 
 class Cache:
-    """A folder of entries, private to this user. Where it cannot be written to, as on a full disk, a ``spare`` one
+    """A folder of entries, private to this user.  Where it cannot be written to, as on a full disk, a ``spare`` one
     keeps the entries, and ``told`` gets the reason."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """The calling convention of a compiled graph: one value of the right kind for each input, and messages for wrong calls.
 
-The generated function checks sizes, strides, dtypes and devices itself. This module catches what would make it fail
+The generated function checks sizes, strides, dtypes and devices itself.  This module catches what would make it fail
 without a helpful message, or silently compute something else.
 
 The generated function looks at sizes, strides, dtypes and devices itself; here is what would make it fail without a
@@ -26,7 +26,7 @@ Boxed = Callable[[list[Any]], tuple[Any, ...]]
 
 NUMBERS = (bool, int, float, complex)
 CONSTANTS = (*NUMBERS, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
-"""The types of inputs that are no tensors. A graph that is traced again has their values built in."""
+"""The types of inputs that are no tensors.  A graph that is traced again has their values built in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def span(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def check_list(given: object, graph: str, count: int) -> None:
-    """Raises ``BadCall`` for an argument of ``.call`` that is no list of ``count`` inputs. A tuple will do, though it
+    """Raises ``BadCall`` for an argument of ``.call`` that is no list of ``count`` inputs.  A tuple will do, though it
     cannot be emptied."""
     if isinstance(given, tuple) and len(given) == count:
         return

@@ -49,7 +49,7 @@ class CompiledGraph:
 
     @property
     def program(self) -> Program | None:
-        """The steps of each call; None where the graph runs operator by operator. For a graph taken up from the cache
+        """The steps of each call; None where the graph runs operator by operator.  For a graph taken up from the cache
         they are read when first asked for."""
         if self._program is not None and not isinstance(self._program, Program):
             self._program = self._program()

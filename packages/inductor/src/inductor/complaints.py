@@ -1,7 +1,7 @@
 """Complaints: the things that a compiled graph has to do without, such as its kernels, the cache on disk or the files
 of its trace.
 
-They are warnings for a user of this package. A compiler on top of it may listen instead, and report them in its own
+They are warnings for a user of this package.  A compiler on top of it may listen instead, and report them in its own
 way.
 
 A warning for who calls this package; who compiles for others may hear of it instead, and tell them as it sees fit.

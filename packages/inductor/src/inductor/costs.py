@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The costs and limits of every target. Costs of values are counted in additions; a load is one."""
+    """The costs and limits of every target.  Costs of values are counted in additions; a load is one."""
 
     shared: int = 4
     """A value with several users is computed in each of them if it costs no more (additions; a load is one)."""

@@ -16,7 +16,7 @@ class Metrics:
     """Totals over all graphs that this process compiled.
 
     ``kernels`` are those that graphs run, ``kernels_from_cache`` the ones that were not built; ``nests`` are the values
-    that needed a loop before fusion, ``fused_nests`` those that share a kernel with another one. ``bytes`` is the
+    that needed a loop before fusion, ``fused_nests`` those that share a kernel with another one.  ``bytes`` is the
     memory that all kernels read and write in one call, as far as sizes are known.
     """
 

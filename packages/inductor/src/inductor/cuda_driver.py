@@ -31,7 +31,7 @@ class DriverError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of a kernel, in this order: pointers, numbers of any type, and integers of 64 bits. Of a number a
+    """The parameters of a kernel, in this order: pointers, numbers of any type, and integers of 64 bits.  Of a number a
     launch is given the address on the host, from where the driver copies it at once."""
 
     pointers: int
@@ -76,7 +76,7 @@ def load(code: bytes, entry: str, warps: int, shared: int, parameters: Parameter
 
 
 def starter(function: Function) -> Start:
-    """A function that launches a kernel through ctypes. It makes its arrays for each launch: another thread may launch
+    """A function that launches a kernel through ctypes.  It makes its arrays for each launch: another thread may launch
     the same kernel meanwhile."""
     taken = function.parameters
     total = taken.total + _HIDDEN

@@ -1,7 +1,7 @@
 """Preparation of graphs from anywhere for the lowerings: ATen operators, functional, with sizes known.
 
-A graph that is so already passes untouched. Any other (torch functions, modules, in-place operators, operators that are
-better taken apart) is traced again on fake tensors, without gradients.
+A graph that is so already passes untouched.  Any other (torch functions, modules, in-place operators, operators that
+are better taken apart) is traced again on fake tensors, without gradients.
 
 The tracer is imported where a graph needs it: with sympy behind it that costs half a second, which a graph that is
 ready (as one from aotgrad) must not pay.
@@ -261,8 +261,9 @@ def _traced(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
 
 @contextlib.contextmanager
 def _symbols_of_its_own(env: object) -> Iterator[None]:
-    """Keeps this trace from taking up data-dependent sizes of another. The tracer holds such a size until an operator's
-    results show it; those that another trace left waiting would be looked for in the first results of this one."""
+    """Keeps this trace from taking up data-dependent sizes of another.  The tracer holds such a size until an
+    operator's results show it; those that another trace left waiting would be looked for in the first results of this
+    one."""
     waiting: list[object] = getattr(env, "pending_fresh_unbacked_symbols", [])
     before = [*waiting]
     waiting.clear()

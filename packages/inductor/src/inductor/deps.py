@@ -122,7 +122,7 @@ class Access:
 
 
 def access(operation: Operation, graph: Graph) -> Access:
-    """The buffers that an operation reads and writes. A window counts as the buffer it is a window on; a view that a
+    """The buffers that an operation reads and writes.  A window counts as the buffer it is a window on; a view that a
     call returned counts as itself and as the buffer that it views."""
     touched = _access(operation, graph.views)
     if graph.aliases.keys().isdisjoint(touched.reads | touched.writes):

@@ -1,7 +1,7 @@
 """Programs of ``torch.export``: the graph compiled, called as the program is called.
 
 A program keeps its parameters, buffers and constants beside its graph, whose first inputs they are; what the graph
-changes of them, and of the caller's tensors, comes back as further outputs. Programs are known by their class's name:
+changes of them, and of the caller's tensors, comes back as further outputs.  Programs are known by their class's name:
 whoever has one has imported torch.export, and nobody else waits for that.
 """
 
@@ -59,7 +59,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """The calling convention of a program. Each input of the graph is a value that the program holds, or one of the
+    """The calling convention of a program.  Each input of the graph is a value that the program holds, or one of the
     caller's (its number); ``written`` says for the first outputs which input they are the new value of."""
 
     sources: tuple[Any, ...]

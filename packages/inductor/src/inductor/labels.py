@@ -1,6 +1,6 @@
 """Labels: kernels under their names in ``torch.profiler``.
 
-By itself the profiler sees what passes torch's dispatcher and what runs on a GPU, and no C++ function of ours. A label
+By itself the profiler sees what passes torch's dispatcher and what runs on a GPU, and no C++ function of ours.  A label
 costs a little at every launch, so it is an option.
 """
 

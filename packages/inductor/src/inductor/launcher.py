@@ -1,7 +1,7 @@
 """Launchers: functions that start kernels on a GPU, made by the few lines of C++ in ``runtime/launcher.cpp``.
 
-Through ctypes a start costs the host three times as much, and graphs of small kernels wait for the host. Where there is
-no C++ compiler they are started through ctypes all the same.
+Through ctypes a start costs the host three times as much, and graphs of small kernels wait for the host.  Where there
+is no C++ compiler they are started through ctypes all the same.
 """
 
 from __future__ import annotations

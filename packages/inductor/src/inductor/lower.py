@@ -72,7 +72,7 @@ def lower(
     fused_random: bool = False,
     epilogues: bool = True,
 ) -> Graph:
-    """The graph as nests and calls in program order. Every node carries the tracer's ``meta['val']``. With
+    """The graph as nests and calls in program order.  Every node carries the tracer's ``meta['val']``.  With
     ``epilogues`` the library's matrix products take activations along."""
     return _Lowerer(gm, name, fused_random, epilogues).run()
 
@@ -83,7 +83,7 @@ _SIZED_BY_FLOATS = frozenset({aten.arange.default, aten.arange.start, aten.arang
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """An operator and the values it is called on. ``metas`` are its result tensors as the tracer saw them;
+    """An operator and the values it is called on.  ``metas`` are its result tensors as the tracer saw them;
     ``data_dependent`` where their length is known only from the results themselves."""
 
     node: Node
@@ -433,7 +433,7 @@ def _has_strange_operands(lowerer: _Lowerer, call: _Call) -> str:
 
 
 def _has_numbers_alone(lowerer: _Lowerer, call: _Call) -> str:
-    """The reason for numbers where the operator takes tensors: nothing says on which device to compute. It happens
+    """The reason for numbers where the operator takes tensors: nothing says on which device to compute.  It happens
     where an ``out=`` became a copy."""
     if not call.args or any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves((call.args, call.kwargs))):
         return ""

@@ -13,14 +13,14 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of compiling a graph. ``Options.read`` makes them from a mapping and refuses unknown names."""
+    """The options of compiling a graph.  ``Options.read`` makes them from a mapping and refuses unknown names."""
 
     trace: bool | str = False
     """Writes a folder per graph with every stage's text, the kernels, the wrapper and a ``run.py``: True for a folder
     below the current one, or the folder's path.  ``INDUCTOR_TRACE`` does the same."""
 
     cache_dir: str | None = None
-    """The folder of built kernels. Default: ``$COMPILE_API_CACHE``, or ``compile-api`` in the user's cache folder."""
+    """The folder of built kernels.  Default: ``$COMPILE_API_CACHE``, or ``compile-api`` in the user's cache folder."""
 
     cache_bytes: int = 1 << 30
     """The most bytes that the cache may hold; beyond it the entries unused for longest are removed."""
@@ -32,10 +32,10 @@ class Options:
     """Flags added to the compiler's."""
 
     vector_bytes: int | None = None
-    """The size of a vector register that kernels are written for. Default: that of the machine."""
+    """The size of a vector register that kernels are written for.  Default: that of the machine."""
 
     build_processes: int | None = None
-    """The number of compilers that run at once. Default: one per core."""
+    """The number of compilers that run at once.  Default: one per core."""
 
     max_autotune: bool = False
     """True to time launch shapes of kernels on the GPU; the fastest are kept in the cache."""
@@ -56,7 +56,7 @@ class Options:
 
     verify: bool = False
     """True to check the result of each stage against the rules of the IR before the next one begins, for people who
-    work on this package; a broken rule is an ``InvalidIR``. ``INDUCTOR_VERIFY=1`` does the same."""
+    work on this package; a broken rule is an ``InvalidIR``.  ``INDUCTOR_VERIFY=1`` does the same."""
 
     fallback: bool = True
     """True to run a graph that cannot be built operator by operator, with a warning; False to raise instead."""

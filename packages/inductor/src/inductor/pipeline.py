@@ -29,8 +29,8 @@ from inductor.options import Options
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A graph on its way through the stages; fields of later stages are None until then. ``pieces`` are the kernels and
-    calls that the program is made of."""
+    """A graph on its way through the stages; fields of later stages are None until then.  ``pieces`` are the kernels
+    and calls that the program is made of."""
 
     name: str
     gm: GraphModule
@@ -52,7 +52,7 @@ def _nothing(work: Work) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage. ``run`` does its part; ``texts`` returns its result as files by name, for people, or where these are
+    """One stage.  ``run`` does its part; ``texts`` returns its result as files by name, for people, or where these are
     ``sources`` for tools too; ``verify`` raises where it breaks a rule."""
 
     name: str
@@ -96,7 +96,7 @@ def _build(work: Work) -> Work:
 
 
 def _tune(work: Work) -> Work:
-    """Tries what ``max_autotune`` asks for on the device: products as kernels, then other shapes. Where something else
+    """Tries what ``max_autotune`` asks for on the device: products as kernels, then other shapes.  Where something else
     than the first guess is faster, the stages behind that choice run again."""
     if not work.options.max_autotune:
         return work

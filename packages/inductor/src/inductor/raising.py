@@ -1,8 +1,8 @@
 """The order of checks and writes: everything that may raise for the contents of its operands comes before anything that
 writes inputs.
 
-A caller whose graph raised then finds its inputs as they were, and may run the program in another way. An operator that
-writes its arguments and raises is trusted to raise first. Positions on GPUs are asserted, which nobody survives.
+A caller whose graph raised then finds its inputs as they were, and may run the program in another way.  An operator
+that writes its arguments and raises is trusted to raise first.  Positions on GPUs are asserted, which nobody survives.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _named(check: Apply) -> Check:
 
 
 def _kinds_of(graph: Graph, call: Call) -> Iterator[torch.dtype]:
-    """The floating and complex dtypes of its operands. Torch's kernels take more than one beside one another only here
+    """The floating and complex dtypes of its operands.  Torch's kernels take more than one beside one another only here
     and there, and the tracer may not have asked them."""
     for leaf in pytree.tree_leaves((call.args, call.kwargs)):
         if isinstance(leaf, Ref):

@@ -28,9 +28,9 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of one graph. ``lowered`` counts the operators that went into kernels (or are views), ``nests`` the
+    """The report of one graph.  ``lowered`` counts the operators that went into kernels (or are views), ``nests`` the
     loops there were before fusion; ``bytes`` is the memory that the kernels read and write in one call, as far as sizes
-    are known, and ``seconds`` the time of each stage. ``from_cache`` where no stage ran, because another compilation,
+    are known, and ``seconds`` the time of each stage.  ``from_cache`` where no stage ran, because another compilation,
     of this process or an earlier one, had left the whole on disk; ``not_stored`` is the reason why this one has not."""
 
     kernels: tuple[CompiledKernel, ...] = ()

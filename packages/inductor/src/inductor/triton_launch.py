@@ -1,7 +1,7 @@
 """Triton kernels on their way to a device: machine code from the cache or from Triton's compiler, and its launchers.
 
-Triton is imported when something has to be compiled: programs for CPUs never pay, and neither do programs whose kernels
-are in the cache.
+Triton is imported when something has to be compiled: programs for CPUs never pay, and neither do programs whose
+kernels are in the cache.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Binary:
 def load(
     kernels: Sequence[PrintedTritonKernel], devices: Mapping[str, int], store: Cache, options: Options
 ) -> tuple[dict[str, Callable[..., None]], Path]:
-    """A launcher for every kernel by name, on its device, and the file with their text. A launcher takes a stream, the
+    """A launcher for every kernel by name, on its device, and the file with their text.  A launcher takes a stream, the
     addresses of the kernel's buffers and numbers, and its sizes."""
     text = HEADER + "".join(f"\n\n{kernel.text}" for kernel in kernels)
     file = store.keep_text(f"{key_of([text])}.py", text)
@@ -75,7 +75,7 @@ def load(
 
 
 def compile_apart(kernels: Sequence[Loaded], processes: int | None = None) -> None:
-    """Compiles each different kernel once, several at a time. One that fails here fails again where it is needed."""
+    """Compiles each different kernel once, several at a time.  One that fails here fails again where it is needed."""
     different = {kernel.key(aligned=True): kernel for kernel in kernels if _blocks(kernel.printed) != 0}
     missing = [kernel for key, kernel in different.items() if kernel.store.find_data(f"{key}.cubin") is None]
     if len(missing) > 1 and _has_triton():

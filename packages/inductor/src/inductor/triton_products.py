@@ -39,7 +39,7 @@ TILINGS = (
     Tiling(64, 256, 64, 8, 3), Tiling(64, 128, 64, 4, 4), Tiling(128, 64, 64, 4, 4), Tiling(64, 64, 64, 4, 4),
     Tiling(32, 128, 64, 4, 4), Tiling(16, 128, 128, 4, 4), Tiling(16, 64, 128, 4, 4),
 )  # fmt: skip
-"""The tilings that are tried. Columns: rows and columns of a block, the part of the sum done at once, warps, stages of
+"""The tilings that are tried.  Columns: rows and columns of a block, the part of the sum done at once, warps, stages of
 loads under way."""
 
 

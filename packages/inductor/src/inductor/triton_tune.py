@@ -1,6 +1,6 @@
 """The tuning of launch shapes on the device, for ``max_autotune``.
 
-The heuristics' guess is one of the candidates, so that nothing becomes slower but by the noise of the clock. What won
+The heuristics' guess is one of the candidates, so that nothing becomes slower but by the noise of the clock.  What won
 is kept beside the machine code, per device and kernel: the next process neither compiles nor times the others.
 """
 

@@ -33,7 +33,7 @@ Waiting: TypeAlias = "queue.SimpleQueue[Job]"
 
 
 def compile_all(jobs: Sequence[Job], processors: int) -> None:
-    """Compiles every job once. One that fails is left undone: it fails again, with its own error, where the kernel is
+    """Compiles every job once.  One that fails is left undone: it fails again, with its own error, where the kernel is
     needed."""
     waiting: Waiting = queue.SimpleQueue()
     for job in jobs:

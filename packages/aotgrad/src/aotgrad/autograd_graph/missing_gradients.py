@@ -1,7 +1,7 @@
 """Gradients that exist, are zeros or are missing, where some results are not used.
 
 Every step of autograd is asked as soon as one of its results has a gradient, and what it returns is there, also where
-it depends on no tangent: the gradient of ``x.ne_(y)`` is zeros. A `torch.autograd.Function` that is told which
+it depends on no tangent: the gradient of ``x.ne_(y)`` is zeros.  A `torch.autograd.Function` that is told which
 gradients are missing may answer with others: from there on what the graph computes with decides.
 """
 
@@ -73,7 +73,7 @@ def functions_noted(
     outputs: Sequence[torch.Tensor], tangents: Sequence[fx.Node], node_of: Callable[[torch.Tensor], fx.Node]
 ) -> Iterator[Edges]:
     """While backward of ``outputs`` runs, marks the values that functions with a backward of their own take and return:
-    they exist as soon as one of the function's gradients arrives, whatever they are made of. Yields the edges on which
+    they exist as soon as one of the function's gradients arrives, whatever they are made of.  Yields the edges on which
     such a function returns None."""
     unanswered = set[tuple[Any, int]]()
     # The tangents behind each node, filled as far as hooks ask.

@@ -1,8 +1,9 @@
 """Levels of differentiable outputs: those that others come from, and those that are independent of each other.
 
 The caller may hang a hook on such an output, keep its gradient, or ask for the gradient with respect to it: autograd
-has to come by there on its way from the others. What is behind one output must not be come by from another that does
-not come from it: its history may be gone, or wait for a backward of its own. Must not know: graphs.
+has to come by there on its way from the others.  What is behind one output must not be come by from another that does
+not come from it: its history may be gone, or wait for a backward of its own.
+Must not know: graphs.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ def stages(
     """The stages of backward: level after level, and within a level apart where outputs have nothing behind them in
     common.
 
-    ``others`` and ``inputs`` are the outputs and inputs that autograd comes to first from each output. Inputs in common
-    do not keep two together of which one comes from another output or from one of ``older``, inputs with a history, and
-    the other does not: that one alone leads there. Nodes that autograd holds for both do: ``held`` has them for each
-    output, as bits.
+    ``others`` and ``inputs`` are the outputs and inputs that autograd comes to first from each output.  Inputs in
+    common do not keep two together of which one comes from another output or from one of ``older``, inputs with a
+    history, and the other does not: that one alone leads there.  Nodes that autograd holds for both do: ``held`` has
+    them for each output, as bits.
 
     Parameters in common are nothing that keeps two together of which one comes from another output or from one of
-    ``older``, inputs with a history, and the other does not: that is come by from the one alone. What autograd holds
+    ``older``, inputs with a history, and the other does not: that is come by from the one alone.  What autograd holds
     for both is: ``held`` tells it for each output, as bits.
     """
     level = levels(others)

@@ -1,8 +1,8 @@
 """Inputs that autograd saved as the call left them: writing to one before backward is refused, as in eager.
 
-A graph saves what its own backward reads, of an input that it changed a value of its own. So it is noted which inputs
-autograd saved while the program was traced, their versions when all is written back, and backward compares these. Must
-not know: graphs.
+A graph saves what its own backward reads, of an input that it changed a value of its own.  So it is noted which inputs
+autograd saved while the program was traced, their versions when all is written back, and backward compares these.
+Must not know: graphs.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def saved_read(backward: Half, fewer: Half) -> list[bool]:
 
 
 def drop_absent(graph: fx.Graph, absent: Collection[int]) -> None:
-    """Replaces values that depend on these tangents alone by zeros. The tangents still come, as zeros; but not
+    """Replaces values that depend on these tangents alone by zeros.  The tangents still come, as zeros; but not
     everything made of zeros is zero."""
     tangents = [node for node in graph.find_nodes(op="placeholder") if isinstance(node.meta.get("role"), Tangent)]
     zero = {node for node, by in reached_by(graph, tangents).items() if by and set(absent).issuperset(by)}

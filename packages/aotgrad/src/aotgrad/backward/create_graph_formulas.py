@@ -1,8 +1,9 @@
 """Formulas of backward that differ where a graph of the gradients is wanted, put in place of the traced ones.
 
 Backward of `det`, `slogdet` and `solve` solves with the factors that forward found, through which nothing is
-differentiated; where a graph is wanted it solves with the matrix itself. That of `cumprod` is by quotients, unless one
-of its elements is zero; where a graph is wanted and one is, it is refused. Must not know: why a graph is wanted.
+differentiated; where a graph is wanted it solves with the matrix itself.  That of `cumprod` is by quotients, unless one
+of its elements is zero; where a graph is wanted and one is, it is refused.
+Must not know: why a graph is wanted.
 """
 
 from __future__ import annotations

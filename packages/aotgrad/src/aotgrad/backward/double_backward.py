@@ -1,10 +1,10 @@
 """Gradients of gradients: the joint graph, run operator by operator under autograd.
 
-A compiled backward is nothing that autograd can look into. A caller who asks for a graph of the gradients
+A compiled backward is nothing that autograd can look into.  A caller who asks for a graph of the gradients
 (`create_graph`) has them computed once more, from forward's inputs and the tangents, by the operators of the joint
-graph: autograd follows those, to any order. What forward drew at random comes from what it saved. What forward returned
-has the history that the caller sees, as in eager: a derivative goes on to its hooks, and through its node. Must not
-know: how a compiled pair is called.
+graph: autograd follows those, to any order.  What forward drew at random comes from what it saved.  What forward
+returned has the history that the caller sees, as in eager: a derivative goes on to its hooks, and through its node.
+Must not know: how a compiled pair is called.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Again:
     """A function of `[*forward inputs, *tangents, *taken, *own, *below]` to the gradients `roles`.
 
     `taken` are indices of saved tensors, `own` the numbers of results that come as they are, `below` of those whose
-    histories come alone, as `history_of` makes them. `read` are the forward inputs that must still be unchanged, and
+    histories come alone, as `history_of` makes them.  `read` are the forward inputs that must still be unchanged, and
     `holds` says which saved tensors must.
 
     `taken` are indices of saved tensors, `own` the numbers of results that come as they are, `below` of those whose
-    histories come alone, as `history_of` makes them. `read` are the forward inputs that must still be what they were,
+    histories come alone, as `history_of` makes them.  `read` are the forward inputs that must still be what they were,
     and `holds` says which saved tensors must.
     """
 
@@ -169,7 +169,7 @@ def _results_read(
 ) -> ResultsRead:
     """Of the results `own` and `below`, those that the gradients of `own` read first.
 
-    ``hangs_on``: for each value that derivatives go through, the tangents behind it. Of others a detached value may be
+    ``hangs_on``: for each value that derivatives go through, the tangents behind it.  Of others a detached value may be
     read.
     """
     seen: set[fx.Node] = set()

@@ -1,13 +1,14 @@
 """The freeing of saved tensors: when a compiled backward lets go of them, and whom it turns away, as autograd does node
 by node.
 
-Autograd frees the tensors of the nodes that it passes, and everything that a function of ours saved. Where other
+Autograd frees the tensors of the nodes that it passes, and everything that a function of ours saved.  Where other
 results may still be differentiated then, a node that autograd does not pass holds the tensors for them; a caller who
 needs what eager has freed is turned away, though it is still there.
 
-Autograd frees what the nodes hold that it comes by, and all that a function of ours saved. Where some results may still
-be differentiated then, a node that nobody comes by holds it for them; who comes by what eager has freed is turned away,
-though it is still there. Must not know: what is saved.
+Autograd frees what the nodes hold that it comes by, and all that a function of ours saved.  Where some results may
+still be differentiated then, a node that nobody comes by holds it for them; who comes by what eager has freed is turned
+away, though it is still there.
+Must not know: what is saved.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def keeps_graph() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Freeing:
-    """The rules for results that save together. ``spares``: results with nothing behind them need nothing saved.
+    """The rules for results that save together.  ``spares``: results with nothing behind them need nothing saved.
     ``own``: the number of results that the node itself saves, behind the rest, for gradients of gradients;
     ``computed_again``: a checkpoint computes one of them again, so that the caller may write to it."""
 

@@ -1,8 +1,8 @@
 """Old values of small inputs that the function changes, saved for callers that differentiate gradients again.
 
-The gradients are then computed once more from forward's inputs, and of one that was written to the old value is lost: a
-buffer that moves with the batches, say. Where forward saves nothing else that tells it, it saves the buffer. Must not
-know: how gradients are computed again.
+The gradients are then computed once more from forward's inputs, and of one that was written to the old value is lost:
+a buffer that moves with the batches, say.  Where forward saves nothing else that tells it, it saves the buffer.
+Must not know: how gradients are computed again.
 """
 
 from __future__ import annotations

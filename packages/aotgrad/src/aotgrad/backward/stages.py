@@ -1,7 +1,7 @@
 """The autograd functions around a compiled pair whose outputs come from one another, or have nothing in common.
 
 Gradients go from stage to stage as they do in eager, so hooks on the outputs between, gradients that they keep, and
-gradients with respect to them are what they are there. Forward is one graph; of backward, each stage runs its part.
+gradients with respect to them are what they are there.  Forward is one graph; of backward, each stage runs its part.
 Must not know: mutation and aliasing; `calling/wrapper.py` restores those around it.
 """
 

@@ -1,8 +1,8 @@
 """View replay: expressions of a wrapper that make outputs by repeating a chain of view operators on the caller's
 tensors.
 
-An operator that gives many views at once, `unbind` or `split`, runs once for all of them, as in the program. Must not
-know: which outputs there are, and in which order.
+An operator that gives many views at once, `unbind` or `split`, runs once for all of them, as in the program.
+Must not know: which outputs there are, and in which order.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def wrap_call(
     noted: tuple[Noted, Sequence[int]] = _NOTHING,
 ) -> Call:
     """The compiled function with the caller's calling convention around `inner`, which itself writes the inputs
-    `written`, and `early` those that results come from. ``noted``: inputs that nobody may write to until backward, and
+    `written`, and `early` those that results come from.  ``noted``: inputs that nobody may write to until backward, and
     the values of `inner` that they belong to."""
     source = Source()
     source.names.update(inner=inner, InputChanged=InputChanged, refuse_miscount=refuse_miscount)
@@ -163,9 +163,9 @@ def _write_mutations(
     written: frozenset[int],
     early: frozenset[int],
 ) -> Counter[int]:
-    """Writes the lines that update arguments: new layouts first, then new data. Data that autograd does not follow goes
-    in one call for each dtype, because torch copies lists of mixed dtypes one by one. Returns how often that counts as
-    a change, by the caller's position."""
+    """Writes the lines that update arguments: new layouts first, then new data.  Data that autograd does not follow
+    goes in one call for each dtype, because torch copies lists of mixed dtypes one by one.  Returns how often that
+    counts as a change, by the caller's position."""
     together: dict[torch.dtype, list[tuple[str, str]]] = {}
     counts, copied = dict(facts.counts), Counter[int]()
     lines: list[str] = []
@@ -244,7 +244,7 @@ def _as_saved(entry: GraphInput, saved: SavedInput, tracked: Collection[int]) ->
 
 
 def _write_older(source: Source, signature: Signature, facts: Facts) -> dict[int, str]:
-    """Names of views made before the write-back: they are older than the program's last write. Those that autograd
+    """Names of views made before the write-back: they are older than the program's last write.  Those that autograd
     follows, or of an input whose layout changes, are made after it."""
     apart = {mutation.input for mutation in facts.mutations if mutation.tracked or mutation.layout is not None}
     apart.update(index for index, entry in enumerate(signature.inputs) if entry.members)

@@ -16,7 +16,7 @@ def write_back(written: torch.Tensor, new: torch.Tensor, writes: int) -> torch.T
     """Writes the new values, whose history leads to the old ones only if they come from those: `copy_` alone would
     bring zeros there in any case.
 
-    Of a view autograd needs the base's history, and a gradient that is kept hangs on its own. Of several writes the
+    Of a view autograd needs the base's history, and a gradient that is kept hangs on its own.  Of several writes the
     last is this one: each gives a view another node of autograd's.
 
     Of several writes the last is this one: each gives a view another step of autograd's.

@@ -1,7 +1,7 @@
 """Changed inputs written by the graph itself: `copy_` at its end, for compilers that can compute into them.
 
-Otherwise a graph returns the new data and the wrapper copies it, which costs an optimizer as much as its step. Must not
-know: how the copies are compiled.
+Otherwise a graph returns the new data and the wrapper copies it, which costs an optimizer as much as its step.
+Must not know: how the copies are compiled.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The min-cut partition: cheap operators run again in backward where that saves memory.
 
-Each forward value is an edge whose capacity is what saving it costs. Everything that backward can be computed from
-without saving lies on the source side, everything that backward reads on the sink side; the cheapest cut between them
-is the set of values to save. Must not know: how graphs are cut out; `partition.cut` does that.
+Each forward value is an edge whose capacity is what saving it costs.  Everything that backward can be computed from
+without saving lies on the source side, everything that backward reads on the sink side; the cheapest cut between
+them is the set of values to save.
+Must not know: how graphs are cut out; `partition.cut` does that.
 """
 
 from __future__ import annotations

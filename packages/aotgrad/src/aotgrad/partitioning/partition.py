@@ -1,7 +1,7 @@
-"""The partition: the joint graph becomes two. Forward returns the values that backward needs; by default those that
+"""The partition: the joint graph becomes two.  Forward returns the values that backward needs; by default those that
 eager would save.
 
-Which values cross is a set of nodes; cutting out the two graphs, given that set, is the same for every strategy. Must
+Which values cross is a set of nodes; cutting out the two graphs, given that set, is the same for every strategy.  Must
 not know: how a strategy chooses, how the graphs are compiled.
 
 Which values cross is a set of nodes; how the two graphs are cut out, given that set, is the same for every strategy.
@@ -93,7 +93,7 @@ def needed(values: Iterable[object]) -> set[fx.Node]:
 
 
 def runs_in_backward(node: fx.Node) -> bool:
-    """True for a node recorded while autograd ran backward. Sizes never are: they cost nothing to carry over."""
+    """True for a node recorded while autograd ran backward.  Sizes never are: they cost nothing to carry over."""
     return node.op == "call_function" and node.meta.get("phase") == "backward" and not is_size(node)
 
 

@@ -1,8 +1,9 @@
 """Expansions that enlarge nothing, made plain views.
 
 A write through a tensor that is spread comes back as a sum over its copies, to which functionalization takes the
-difference between the new values and the old: of infinite and of huge ones that is no number. Eager lets nobody write
-where copies are, so where it does there is one of each. Must not know: recording, gradients.
+difference between the new values and the old: of infinite and of huge ones that is no number.  Eager lets nobody write
+where copies are, so where it does there is one of each.
+Must not know: recording, gradients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Gradients that a program takes itself and that would go on beyond the graph, refused.
 
 An input with a history has come from somewhere, and what the gradient is asked for may be there: autograd would go on
-from the input, the graph cannot. Must not know: recording.
+from the input, the graph cannot.
+Must not know: recording.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Operands that do not fit by dtype or size, refused before they are recorded: eager's kernels are tried on tiny
 tensors.
 
-Functionalization takes the result that an operator would have by itself and casts it, decompositions take a number that
-is too large for infinity, and types that no kernel takes; eager's kernels refuse. They are asked: the operator runs on
-tensors with two elements along each axis, as those of one are filled in another way, which refuses nothing. Must not
-know: recording, gradients.
+Functionalization takes the result that an operator would have by itself and casts it, decompositions take a number
+that is too large for infinity, and types that no kernel takes; eager's kernels refuse.  They are asked: the operator
+runs on tensors with two elements along each axis, as those of one are filled in another way, which refuses nothing.
+Must not know: recording, gradients.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def _short(leaf: object, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
 
 @contextmanager
 def _drawing_nothing(name: str) -> Iterator[None]:
-    """Restores the generator after a trial that may draw. Where nothing draws it is left alone: other threads draw from
-    it."""
+    """Restores the generator after a trial that may draw.  Where nothing draws it is left alone: other threads draw
+    from it."""
     if not draws(name) and not any(word in name for word in _DRAWING):
         yield
         return
@@ -222,7 +222,7 @@ def _is_larger_than(written: object, others: object) -> bool:
 
 
 def _grows(size: int | torch.SymInt, other: int | torch.SymInt) -> bool:
-    """True if a size of 1 would have to grow. A dynamic size counts as in this call; sizes that differ otherwise are
+    """True if a size of 1 would have to grow.  A dynamic size counts as in this call; sizes that differ otherwise are
     refused by everybody."""
     size, other = (each if isinstance(each, int) else each.node.hint for each in (size, other))
     return size == 1 and other != 1

@@ -1,7 +1,8 @@
 """Writes to memory that the same operation reads or writes at another place, refused before they are recorded.
 
 Functionalization takes what is read as it was before; eager's kernels read it while they write, element after element,
-or refuse. Must not know: recording, gradients.
+or refuse.
+Must not know: recording, gradients.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _chosen(tensor: torch.Tensor, index: object) -> torch.Tensor | None:
 
 def _refuse_lists(name: str, lists: Sequence[Sequence[Any]]) -> None:
     """Refuses writes to a list of tensors that share memory: written one after another, they see earlier writes, while
-    functionalization takes all as they were. Tensors at the same position of several lists are read together."""
+    functionalization takes all as they were.  Tensors at the same position of several lists are read together."""
     seen: dict[int, list[tuple[int, torch.Tensor]]] = {}
     for tensors in lists:
         for place, tensor in enumerate(tensors):

@@ -1,8 +1,9 @@
 """Gradients of products: eager looks at the elements to choose a formula, a graph computes both and chooses by a mask.
 
-Without a zero eager divides the result by each element; with one it multiplies the others. They differ where there is
-NaN or inf, and where a product underflows. Traced tensors have no elements, so autograd writes the second formula; a
-hook on its node puts the choice in the place of that. Must not know: recording.
+Without a zero eager divides the result by each element; with one it multiplies the others.  They differ where there is
+NaN or inf, and where a product underflows.  Traced tensors have no elements, so autograd writes the second formula;
+a hook on its node puts the choice in the place of that.
+Must not know: recording.
 """
 
 from __future__ import annotations

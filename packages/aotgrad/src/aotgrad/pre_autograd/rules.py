@@ -1,6 +1,7 @@
 """Rules for operators that must be met above autograd, because below it the choice that they influence is made already.
 
-A table of rules keyed by the torch-level function; everything else passes. Must not know: recording.
+A table of rules keyed by the torch-level function; everything else passes.
+Must not know: recording.
 """
 
 from __future__ import annotations
@@ -64,14 +65,14 @@ class EarlyRules(TorchFunctionMode):
     """The mode that puts the rules of this module in force.
 
     `layouts` are tensors without data that stand for inputs, by id: they follow every change of layout in place, which
-    a functional tensor forgets when its data is replaced. `arrived` are inputs with a history outside of the graph, by
-    the node at which that begins. `writing` is told of the values in which an operator writes in place. `versions` are
-    those that views had when they were made, by id. `histories` are told the operands of operators.
+    a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
+    the node at which that begins.  `writing` is told of the values in which an operator writes in place.  `versions`
+    are those that views had when they were made, by id.  `histories` are told the operands of operators.
 
     `layouts` are tensors without data that stand for inputs, by id: they follow every change of layout in place, which
-    a functional tensor forgets when its data is replaced. `arrived` are inputs with a history outside of the graph, by
-    the end of it that is seen here. `writing` is told of the values in which an operator writes in place. `versions`
-    are those that views had when they were made, by id. `histories` are told what operators take.
+    a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
+    the end of it that is seen here.  `writing` is told of the values in which an operator writes in place.  `versions`
+    are those that views had when they were made, by id.  `histories` are told what operators take.
     """
 
     def __init__(
@@ -186,7 +187,7 @@ QUESTIONS = frozenset((
         "shape", "ndim", "dtype", "device", "layout", "requires_grad", "is_leaf", "_version",
     )),
 ))  # fmt: skip
-"""Functions that compute and change nothing. Tracing itself calls most of them for each input and result."""
+"""Functions that compute and change nothing.  Tracing itself calls most of them for each input and result."""
 
 _NO_OPERATORS = frozenset((torch.autograd.grad, torch.autograd.backward, torch.Tensor.grad.__set__))
 """Functions of tensors that are no operators: to them it matters which object a tensor is."""
@@ -443,7 +444,7 @@ def batch_norm(
     cudnn: bool,
 ) -> torch.Tensor:
     """Calls the form that returns the new running statistics: torch's own path ends in a kernel that updates them
-    without saying so in its schema. An empty batch has a path without them."""
+    without saying so in its schema.  An empty batch has a path without them."""
     if isinstance(count := input.size(0), int) and count == 0:
         return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
     if any(given is not None and given.dim() != 1 for given in (weight, bias, mean, var)):

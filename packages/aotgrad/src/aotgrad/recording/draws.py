@@ -1,9 +1,9 @@
 """Random draws of a traced program: operators run again by a checkpoint get what they drew before.
 
-A checkpoint takes the generator's state before its region and brings it back before running the region again. While a
+A checkpoint takes the generator's state before its region and brings it back before running the region again.  While a
 program is traced nothing is drawn, so the thread that traces is told another generator's state, which says where the
-program is: its seed counts the draws. `traced_generator` tells it. Must not know: graphs' phases, who runs operators
-again.
+program is: its seed counts the draws.  `traced_generator` tells it.
+Must not know: graphs' phases, who runs operators again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Histories: the places where autograd's graph differs from the operators of a traced graph; gradients of gradients
 follow autograd's.
 
-The operators of a joint graph that are run again under autograd would be followed through all that they compute. Some
+The operators of a joint graph that are run again under autograd would be followed through all that they compute.  Some
 of it the program computed without gradients, took by ``.data``, or wrote where autograd did not look: such a value has
-no history, or another one. While the program is traced this is noted in the ``meta`` of nodes, or by a `detach`. A
-function with a backward of its own computes without gradients, too, and its results have the history that it gives
-them: a node that nobody reads calls it, for its history alone. Must not know: what becomes of the notes.
+no history, or another one.  While the program is traced this is noted in the ``meta`` of nodes, or by a `detach`.
+A function with a backward of its own computes without gradients, too, and its results have the history that it gives
+them: a node that nobody reads calls it, for its history alone.
+Must not know: what becomes of the notes.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class Histories:
         self, args: Sequence[object], kwargs: Mapping[str, object], *, written: bool
     ) -> tuple[Sequence[Any], dict[str, Any]]:
         """The operands of an operator, detached where autograd does not follow them though they are computed from what
-        it follows. ``written``: it writes to the first."""
+        it follows.  ``written``: it writes to the first."""
         # ``out`` is written, not read.
         rest = {name: value for name, value in kwargs.items() if name != "out"}
         given = [each for each in _tensors([*args, *rest.values()]) if functional.is_functional(each)]
@@ -146,8 +147,8 @@ class Histories:
         self._scopes.clear()
 
     def close(self) -> None:
-        """Ends the trace. A frame that stays would keep all that called it, whose variables include exceptions and what
-        ends with those, until cycles are collected."""
+        """Ends the trace.  A frame that stays would keep all that called it, whose variables include exceptions and
+        what ends with those, until cycles are collected."""
         self._frame = self._call = None
         self._scopes.clear()
 

@@ -1,8 +1,8 @@
 """Writes through views that functionalization would lose or misplace, refused while they are recorded.
 
-It writes a changed view back into the new value of its base. That is no inverse for windows that overlap or leave
-something out (`unfold`), and a view by strides reaches where the base's own elements do not lie. Must not know: roles,
-gradients.
+It writes a changed view back into the new value of its base.  That is no inverse for windows that overlap or leave
+something out (`unfold`), and a view by strides reaches where the base's own elements do not lie.
+Must not know: roles, gradients.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from aotgrad.torch_versions import OpOverload, aten
 
 def may_be_laid_out(args: Sequence[object], result: torch.Tensor) -> bool:
     """True if an operator and its decomposition may lay the result out differently: of contiguous tensors both make
-    contiguous ones. Dynamic sizes are left alone, because looking at their strides would fix them."""
+    contiguous ones.  Dynamic sizes are left alone, because looking at their strides would fix them."""
     if result.dim() < 2 or result.layout is not torch.strided or not has_known_layout(result):
         return False
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.layout is torch.strided]

@@ -2,8 +2,8 @@
 again.
 
 Up to torch 2.13 what calls it is a method in Python, whose frame has the class and the arguments; from 2.14 on torch
-calls the forward itself, whose frame has them as long as the forward binds none of its parameters anew. Must not know:
-graphs.
+calls the forward itself, whose frame has them as long as the forward binds none of its parameters anew.
+Must not know: graphs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def has_a_program_run(function: F) -> F:
 
 
 class OwnBackward:
-    """Calls a function with a backward of its own once more, for the history that its results have. ``drew``: they
+    """Calls a function with a backward of its own once more, for the history that its results have.  ``drew``: they
     depend on random numbers, which would be others the second time."""
 
     def __init__(self, function: type[torch.autograd.Function]) -> None:

@@ -1,8 +1,8 @@
 """The recorder: a dispatch mode under autograd and functionalization that writes down every operator that runs.
 
 It sees functional ATen operators on fake tensors, in the order in which forward and then backward execute them, and
-keeps for each tensor the node that made it. One recorder makes one graph, so nothing has to be traced twice. Must not
-know: what is an input, what is mutated, what is differentiated.
+keeps for each tensor the node that made it.  One recorder makes one graph, so nothing has to be traced twice.
+Must not know: what is an input, what is mutated, what is differentiated.
 """
 
 from __future__ import annotations

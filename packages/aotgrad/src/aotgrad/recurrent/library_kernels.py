@@ -1,8 +1,8 @@
 """The recurrent kernels of oneDNN and cuDNN as operators whose results have sizes that graphs can tell.
 
-Each keeps memory for its backward, of a size that only it knows. What graphs are given is an empty tensor over that
-memory, whose size is always 0; where somebody has taken a copy for the tensor, the kernel runs again. Must not know:
-tracing.
+Each keeps memory for its backward, of a size that only it knows.  What graphs are given is an empty tensor over that
+memory, whose size is always 0; where somebody has taken a copy for the tensor, the kernel runs again.
+Must not know: tracing.
 """
 
 from __future__ import annotations

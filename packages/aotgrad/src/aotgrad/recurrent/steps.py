@@ -1,15 +1,15 @@
 """Recurrent layers as operators: one node for all steps, so that a graph holds for any number of them.
 
 What a step needs of its input is computed for all steps before (`gates`), and what weights get from the steps'
-gradients after; in between is what cannot be done at once. `kept` is what backward reads of forward, step by step:
+gradients after; in between is what cannot be done at once.  `kept` is what backward reads of forward, step by step:
 
     kind            gates                      kept
     rnn_tanh, _relu the activation             nothing
     gru             reset, update, new         reset, update, the state's part of new, new
     lstm            in, forget, new, out       those, the cell, its tanh
 
-Where autograd is to follow an operator of these, which is for second derivatives alone, it is plain torch code. Must
-not know: networks of several layers, tracing.
+Where autograd is to follow an operator of these, which is for second derivatives alone, it is plain torch code.
+Must not know: networks of several layers, tracing.
 """
 
 from __future__ import annotations

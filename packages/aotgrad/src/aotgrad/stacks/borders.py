@@ -43,7 +43,7 @@ class Crossing:
         return [node for node in self._nodes[first:border] if any(self._place(user) >= border for user in node.users)]
 
     def cost(self, border: int, period: int, *, trains: bool) -> tuple[int, ...] | None:
-        """The cost of a border; None where something crosses that no part can be given. Where a gradient comes back,
+        """The cost of a border; None where something crosses that no part can be given.  Where a gradient comes back,
         each value more is one more to write; otherwise values count that a kernel would have kept in registers."""
         crossing = self.values(border, border - period)
         if not all(self.can_be_given(node, border) for node in crossing):

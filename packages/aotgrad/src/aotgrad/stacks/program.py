@@ -29,7 +29,7 @@ class CannotSplit(Unsupported):
 
 
 def compile_parts(gm: fx.GraphModule, found: Split, compile_part: CompilePart) -> Call:
-    """The whole graph as one callable. Layers that repeat are compiled first: they show soonest whether it can be
+    """The whole graph as one callable.  Layers that repeat are compiled first: they show soonest whether it can be
     done."""
     compiled: dict[int, Call] = {}
     writing: set[int] = set()

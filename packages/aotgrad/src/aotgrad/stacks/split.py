@@ -241,8 +241,8 @@ def _is_direct(node: fx.Node) -> bool:
 
 
 def weight(node: fx.Node) -> int:
-    """The number of operators that a node stands for: as many as a graph within the graph has. A detached tensor counts
-    none: handing on many of them costs more than having the part that makes them detach them."""
+    """The number of operators that a node stands for: as many as a graph within the graph has.  A detached tensor
+    counts none: handing on many of them costs more than having the part that makes them detach them."""
     if node.op != "get_attr":
         return 0 if node.target == "detach" else 1
     value: Any = node.graph.owning_module

@@ -1,7 +1,8 @@
 """Fake tensors of real ones: the same layout and type, no data.
 
-`FakeTensorMode.from_tensor` makes one of any tensor, and imports seconds' worth of torch for it. Plain tensors of known
-sizes, which nearly all are, need a few lines only. Must not know: inputs, graphs.
+`FakeTensorMode.from_tensor` makes one of any tensor, and imports seconds' worth of torch for it.  Plain tensors of
+known sizes, which nearly all are, need a few lines only.
+Must not know: inputs, graphs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Sizes as graph nodes: the symbolic expression behind a SymInt becomes nodes, on demand.
 
-Arithmetic on SymInts is not recorded when it happens. A SymInt carries its expression, and only the expressions that an
-operator really takes become nodes, each once. Must not know: tensors' values, autograd.
+Arithmetic on SymInts is not recorded when it happens.  A SymInt carries its expression, and only the expressions
+that an operator really takes become nodes, each once.
+Must not know: tensors' values, autograd.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def _arithmetic() -> Any:
 
 
 def _written(function: Callable[..., Any], *operands: object) -> Any:
-    """A call as a node. The function itself sees proxies only where torch asks operands for their own handlers, as it
+    """A call as a node.  The function itself sees proxies only where torch asks operands for their own handlers, as it
     does not within an operator."""
     tracer = next((operand.tracer for operand in operands if isinstance(operand, fx.Proxy)), None)
     return function(*operands) if tracer is None else tracer.create_proxy("call_function", function, operands, {})

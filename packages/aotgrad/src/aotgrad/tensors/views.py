@@ -1,7 +1,7 @@
 """View chains: the view operators that lead from a base to a tensor, read off the recorded graph.
 
-The chain is repeated on the caller's real tensors, so autograd sees the same views as in eager. Must not know: which
-outputs there are.
+The chain is repeated on the caller's real tensors, so autograd sees the same views as in eager.
+Must not know: which outputs there are.
 """
 
 from __future__ import annotations

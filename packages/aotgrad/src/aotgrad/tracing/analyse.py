@@ -184,9 +184,9 @@ def _counts(inputs: Sequence[TracedInput]) -> Iterator[tuple[int, int]]:
     """The caller's tensors whose versions move, and how far: tensors that autograd saved of them before are out of
     date.
 
-    A write through `.data` moves none. Of inputs that share memory it is told by the run in which they were apart.
+    A write through `.data` moves none.  Of inputs that share memory it is told by the run in which they were apart.
 
-    A write through `.data` moves none. Of inputs that share memory it is told by the run in which they were apart.
+    A write through `.data` moves none.  Of inputs that share memory it is told by the run in which they were apart.
     """
     for entry in inputs:
         if isinstance(entry.value, torch.Tensor) and len(entry.seen) == 1:

@@ -140,8 +140,8 @@ def _gradients_within(recorder: Recorder, found: Iterator[torch.Tensor | None]) 
 def _gradients(
     outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor]
 ) -> Sequence[torch.Tensor | None]:
-    """The gradients of the leaves. A reentrant checkpoint adds gradients to leaves by itself, and refuses to work for a
-    caller that asks for them."""
+    """The gradients of the leaves.  A reentrant checkpoint adds gradients to leaves by itself, and refuses to work for
+    a caller that asks for them."""
     if not _has_reentrant_checkpoint(outputs):
         return torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
     torch.autograd.backward(outputs, tangents)

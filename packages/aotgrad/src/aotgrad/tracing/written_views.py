@@ -1,10 +1,10 @@
 """Arguments that are views and are written to: cases in which eager's autograd passes nodes that the graphs cannot
 have.
 
-A write gives what the argument views another history, and each view of that a step of its own to there, made when it is
-next asked for: from a view that is older than the write, autograd does not come by the argument any more. While a
-program is traced the argument is no view, and after the call it is written once: what would show that is refused. Must
-not know: how graphs are made.
+A write gives what the argument views another history, and each view of that a step of its own to there, made when it
+is next asked for: from a view that is older than the write, autograd does not come by the argument any more.  While a
+program is traced the argument is no view, and after the call it is written once: what would show that is refused.
+Must not know: how graphs are made.
 """
 
 from __future__ import annotations

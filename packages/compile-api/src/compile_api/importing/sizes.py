@@ -1,4 +1,4 @@
-"""Answers what torch asks of sizes, as long as all sizes are plain numbers.
+"""Answers to what torch asks of sizes, as long as all sizes are plain numbers.
 
 Every operation on fake tensors asks torch's module for symbolic sizes a few questions, and the module brings along
 sympy: importing them takes longer than capturing and building a small program.  Whoever makes a symbol imports the

@@ -1,4 +1,4 @@
-"""Answers what torch's symbols ask of the peer, as long as the peer has not been loaded.
+"""Answers to what torch's symbols ask of the peer, as long as the peer has not been loaded.
 
 The first size that varies becomes a symbol, and a symbol has an origin: "the size of that tensor in dimension 0".  The
 classes for origins lie in the peer's package, whose import takes seconds.  Stand-ins are given out instead, and which
@@ -32,7 +32,7 @@ _NOT_THE_USERS = (
 
 
 class TensorProperty(enum.Enum):
-    """What of a tensor a symbol stands for."""
+    """The property of a tensor that a symbol stands for."""
 
     SIZE = 0
     STRIDE = 1

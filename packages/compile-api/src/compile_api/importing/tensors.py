@@ -1,4 +1,4 @@
-"""Answers what torch asks of tensors, as long as none is spread over several machines.
+"""Answers to what torch asks of tensors, as long as none is spread over several machines.
 
 Operators on fake tensors ask whether an operand is a ``DTensor``, and to ask torch imports its distributed tensors, and
 sympy with them.  There is none before somebody else has imported that package, so until then the class is given by a

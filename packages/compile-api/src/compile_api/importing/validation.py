@@ -1,4 +1,4 @@
-"""Answers whether torch proves its guards by an SMT solver, which it asks for every set of symbols that it makes.
+"""The answer to whether torch proves its guards by an SMT solver, which it asks for every set of symbols that it makes.
 
 Only the peer's developers switch that on; yet the module that knows imports the peer whole.
 """

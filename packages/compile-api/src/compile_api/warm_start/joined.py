@@ -1,4 +1,4 @@
-"""What a backend made of a graph as data, and back: the differentiated plan, and the keys of its compiled graphs.
+"""The result of a backend as data, and back: the differentiated plan, and the keys of its compiled graphs.
 
     backend     its name
     operators   of the graph as it was captured, for the report

@@ -1,7 +1,7 @@
 """Functions that a printed wrapper calls beside kernels and libraries: checks of inputs, tensors laid out as kernels
 need them.
 
-These run whenever a compiled graph is called. They know nothing of programs, or of how the wrapper is made.
+These run whenever a compiled graph is called.  They know nothing of programs, or of how the wrapper is made.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def refuse_marked(given: torch.Tensor) -> NoReturn:
 def check_input(
     name: str, given: Any, sizes: Iterable[int], strides: Iterable[int], dtype: torch.dtype, device: str
 ) -> None:
-    """Raises where an input is not what the code was compiled for. Strides of dimensions with at most one element may
+    """Raises where an input is not what the code was compiled for.  Strides of dimensions with at most one element may
     be anything; so may the device, where none is named."""
     sizes, strides = tuple(sizes), tuple(strides)
     if given.layout is not torch.strided:

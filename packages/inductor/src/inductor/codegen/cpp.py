@@ -1,8 +1,8 @@
 """A kernel as a C++ function: loops, vectors, tails, accumulators, threads.
 
-Two layouts are printed. Over ``columns`` the kernel's last axis runs along the lanes and everything inside is a vector;
-over ``rows`` the kernel's axes are plain loops and the last axis of each reduction loop runs along the lanes. What is
-left over at the end of a vectorised loop is done by the same statements printed for one element.
+Two layouts are printed.  Over ``columns`` the kernel's last axis runs along the lanes and everything inside is a
+vector; over ``rows`` the kernel's axes are plain loops and the last axis of each reduction loop runs along the lanes.
+What is left over at the end of a vectorised loop is done by the same statements printed for one element.
 
   columns (x + 1 over rows of n)                rows (sum of rows of n)
   for (i0 = 0; i0 < m; i0++)                    for (i0 = 0; i0 < m; i0++) {

@@ -1,8 +1,8 @@
 """Expression trees as C++, for one element or for a vector of neighbouring ones.
 
-A scope knows which loop variable runs along the lanes (if any), what names are bound, and which lanes may be read. The
+A scope knows which loop variable runs along the lanes (if any), what names are bound, and which lanes may be read.  The
 same walk prints both forms: a value that does not vary along the lanes stays a scalar, and is spread out where a vector
-meets it. What has no vector form is computed lane by lane inside the vector code, so nothing is refused.
+meets it.  What has no vector form is computed lane by lane inside the vector code, so nothing is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Texts and formats: parentheses are decided here once, for every language that is printed.
 
 A piece of text knows how tightly it binds; a format puts pieces together and adds parentheses where a piece binds less
-tightly than its place demands. C++ and Python agree on the order of the operators used below, except that Python's
+tightly than its place demands.  C++ and Python agree on the order of the operators used below, except that Python's
 comparisons bind less tightly than its bitwise operators; C++'s order is the cautious one and right for both.
 """
 

@@ -30,7 +30,7 @@ class PlannedStretch:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A run without the names of its program: the number of its pointers and of its integers (the last of these is the
-    number of threads; one pointer more notes positions outside their axis), and its stretches. ``long`` where it
+    number of threads; one pointer more notes positions outside their axis), and its stretches.  ``long`` where it
     releases the GIL, so that other Python threads can go on."""
 
     pointers: int

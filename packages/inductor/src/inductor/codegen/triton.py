@@ -45,7 +45,7 @@ from inductor.runtime.triton_math import *  # noqa: F403
 
 @dataclass(frozen=True, slots=True)
 class PrintedTritonKernel:
-    """A kernel's text in two parts: ``parameters`` in parentheses, and the ``body`` of the function. ``checked`` where
+    """A kernel's text in two parts: ``parameters`` in parentheses, and the ``body`` of the function.  ``checked`` where
     it asserts that positions read from tensors are inside their axes."""
 
     kernel: Kernel

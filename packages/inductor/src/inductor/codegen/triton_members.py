@@ -1,6 +1,6 @@
 """Joint kernels as Triton: the programs are shared out among the members, in their order.
 
-A program finds its member by bisection. The work is printed once for all members of a family, on arguments renamed to
+A program finds its member by bisection.  The work is printed once for all members of a family, on arguments renamed to
 the family's own.
 
 A program finds its member by halving; what it does then is printed once for all members of a family, by arguments that

@@ -1,7 +1,8 @@
 """Expression trees as Triton: every value is a block, and broadcasting does the work of C++'s lanes.
 
-A value's text may be put where it is used, or get a name: with several users, or longer than LONGEST_INLINE. Two texts
-that are the same are the same value, as long as no store is in between; that is how a load is done once (``named``).
+A value's text may be put where it is used, or get a name: with several users, or longer than LONGEST_INLINE.  Two
+texts that are the same are the same value, as long as no store is in between; that is how a load is done once
+(``named``).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class Grid:
     """The meaning of indices in a block: the axes that have one flat position, and the dimension that each symbol moves
-    along. ``numbers`` are the arguments passed by value."""
+    along.  ``numbers`` are the arguments passed by value."""
 
     flats: tuple[tuple[tuple[Symbol, ...], Symbol], ...]
     dimensions: Mapping[Symbol, str]
@@ -70,8 +71,8 @@ def _walks_as_one(index: Index, axes: Sequence[Symbol]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """The elements of a block that exist: the conditions by dimension, and all together (None: every one exists). Where
-    values decide too, the whole is ``narrowed``."""
+    """The elements of a block that exist: the conditions by dimension, and all together (None: every one exists).
+    Where values decide too, the whole is ``narrowed``."""
 
     conditions: Mapping[str, str]
     whole: str | None

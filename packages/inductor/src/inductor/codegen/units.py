@@ -23,7 +23,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class PrintedProgram:
-    """The units of a program, and the printed kernel for each of its kernels: equal ones are printed once. Kernels for
+    """The units of a program, and the printed kernel for each of its kernels: equal ones are printed once.  Kernels for
     GPUs are apart."""
 
     units: tuple[Unit, ...]

@@ -43,8 +43,8 @@ INDEX_STYLE = IndexStyle(
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """The function's source and the objects that its names stand for. ``imports`` are the same as Python lines, for
-    running the source on its own; kernels and constants are not among them. ``plans`` are those of the runs."""
+    """The function's source and the objects that its names stand for.  ``imports`` are the same as Python lines, for
+    running the source on its own; kernels and constants are not among them.  ``plans`` are those of the runs."""
 
     source: str
     namespace: dict[str, Any]
@@ -299,7 +299,7 @@ class _WrapperPrinter:
         self._reuse(self.known[step.reuse], buffer)
 
     def _reuse(self, old: Buffer, buffer: Buffer) -> None:
-        """Names the memory of a dead buffer anew. A view of it is the fastest way, but results, and tensors that
+        """Names the memory of a dead buffer anew.  A view of it is the fastest way, but results, and tensors that
         results are views of, must not be views of anything themselves."""
         name, dead = self._local(buffer.name), self._local(old.name)
         seen = buffer.name in self.seen

@@ -1,7 +1,7 @@
 """Expression trees: one element of a tensor as data.
 
 A tree is built by lowerings and walked by whoever needs to know something: which buffers are read and where, what the
-dtype is, how it prints. Nodes are frozen and equal by structure, so sharing a subexpression is finding an equal node.
+dtype is, how it prints.  Nodes are frozen and equal by structure, so sharing a subexpression is finding an equal node.
 Formulas use what they were given more than once, so a tree is a graph in memory: hashes are kept, and comparing looks
 at every pair of nodes once, or ``x * x`` repeated would take exponential time.
 """

@@ -1,4 +1,4 @@
-"""Kernels: loops over axes, with statements in them. Made by the scheduler, printed by every target.
+"""Kernels: loops over axes, with statements in them.  Made by the scheduler, printed by every target.
 
 ```
 kernel softmax_0(x: float32[8192], out: float32[8192])
@@ -31,7 +31,7 @@ several iterations ``set`` one place, the last one's value stays on CPUs, and an
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Writes one element; the value is narrowed to the buffer's dtype. ``bindings`` are those of ``Load``; a ``mask``
+    """Writes one element; the value is narrowed to the buffer's dtype.  ``bindings`` are those of ``Load``; a ``mask``
     that is false at run time suppresses the write."""
 
     buffer: str
@@ -62,7 +62,7 @@ class Reduce:
 @dataclass(frozen=True, slots=True)
 class Scan:
     """A running reduction: its result for each element covers the elements up to it, in row-major order of the loop's
-    axes. Later statements of the same loop body read it as ``Result(name)``."""
+    axes.  Later statements of the same loop body read it as ``Result(name)``."""
 
     name: str
     kind: str

@@ -35,17 +35,17 @@ class LoopLayout:
     """The layout of one loop of a kernel on a CPU: lanes, pieces, threads and prefetches.
 
     ``in_lanes``: its last axis runs along the lanes of vectors, of which ``side_by_side`` have accumulators of their
-    own, so that one does not wait for the other. ``read`` and ``written`` are prefetched. A loop that does not run
+    own, so that one does not wait for the other.  ``read`` and ``written`` are prefetched.  A loop that does not run
     along lanes may be cut into ``pieces`` with accumulators of their own, whose lengths are multiples of ``unit``; at
-    run time it stays whole where it has fewer than ``whole_below`` elements. ``shared``: threads share its iterations,
-    or its pieces. ``split``: its sums of floats are kept in parts, ``split_in_lanes``: those in the lanes of a vector
+    run time it stays whole where it has fewer than ``whole_below`` elements.  ``shared``: threads share its iterations,
+    or its pieces.  ``split``: its sums of floats are kept in parts, ``split_in_lanes``: those in the lanes of a vector
     are.
 
     ``in_lanes`` where its last axis runs along the lanes of vectors, ``side_by_side`` of which have accumulators that
-    take turns; ``read`` and ``written`` are asked for ahead of time. Where it does not run along lanes and ``pieces``
+    take turns; ``read`` and ``written`` are asked for ahead of time.  Where it does not run along lanes and ``pieces``
     is given, it is done in so many, whose lengths are multiples of ``unit``, with accumulators of their own; but whole
-    where it has fewer than ``whole_below`` elements when it runs. ``shared`` where threads share its iterations, or
-    pieces. ``split`` where sums of floats are kept in parts, ``split_in_lanes`` where those of lanes are.
+    where it has fewer than ``whole_below`` elements when it runs.  ``shared`` where threads share its iterations, or
+    pieces.  ``split`` where sums of floats are kept in parts, ``split_in_lanes`` where those of lanes are.
     """
 
     in_lanes: bool = False
@@ -65,11 +65,11 @@ class CpuLayout:
     """The layout of a kernel on a CPU; ``loops`` has one for each of its loops.
 
     ``vector`` says which axis runs along the lanes of vectors of ``width`` elements: ``columns`` the kernel's last,
-    ``rows`` the last of each reduction loop. Where ``band`` is given so many rows are done together, and the reads
-    ``transposed`` are loaded in squares and transposed in registers. ``shared`` says which of the kernel's own loops
+    ``rows`` the last of each reduction loop.  Where ``band`` is given so many rows are done together, and the reads
+    ``transposed`` are loaded in squares and transposed in registers.  ``shared`` says which of the kernel's own loops
     the threads of a team that calls it share: all but that along the lanes (``outer``), or that one (``lanes``).
-    ``atomic`` where several threads may add to one place. ``checked`` where positions come from tensors and those
-    outside of their axis are noted. ``work`` is about how many instructions the kernel takes, ``elementary`` how many
+    ``atomic`` where several threads may add to one place.  ``checked`` where positions come from tensors and those
+    outside of their axis are noted.  ``work`` is about how many instructions the kernel takes, ``elementary`` how many
     functions that take a page of instructions it mentions.
     """
 
@@ -101,7 +101,7 @@ class CpuLayout:
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """The tiling of a product: each program computes blocks of ``rows`` by ``columns`` elements, ``inner`` terms of
-    their sums at a time, with ``stages`` of these on their way from memory. Programs go down ``group`` blocks before
+    their sums at a time, with ``stages`` of these on their way from memory.  Programs go down ``group`` blocks before
     the next column of blocks, so that what they read stays in the cache; ``persistent`` programs do all blocks in turn,
     or where None each block has its own."""
 
@@ -141,10 +141,10 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The layout of a kernel on a GPU: the block of a program and its warps. ``tiles`` cover the kernel's axes, the
+    """The layout of a kernel on a GPU: the block of a program and its warps.  ``tiles`` cover the kernel's axes, the
     fastest last; ``r`` is the part of a row that is read at once: None where nothing is reduced, all of it where the
-    shape ``keeps_rows``. ``tiling`` is that of a kernel that begins with a product, ``elements`` the number of elements
-    of each member of a joint kernel."""
+    shape ``keeps_rows``.  ``tiling`` is that of a kernel that begins with a product, ``elements`` the number of
+    elements of each member of a joint kernel."""
 
     tiles: tuple[Tile, ...]
     r: int | None

@@ -1,6 +1,6 @@
 """The operators an expression may use: one table, read by lowerings, by printers and by any new target.
 
-Each entry fixes what the operator means, so that every target means the same. Operands have one common dtype (except
+Each entry fixes what the operator means, so that every target means the same.  Operands have one common dtype (except
 where noted) and arithmetic happens in it: half types are widened when loaded and narrowed when stored.
 """
 

@@ -63,7 +63,7 @@ class Unwritable(Exception):
 
 
 class Writer:
-    """Turns values into plain data. ``nodes`` collects the IR nodes, each distinct one once."""
+    """Turns values into plain data.  ``nodes`` collects the IR nodes, each distinct one once."""
 
     def __init__(self) -> None:
         self.nodes: Nodes = []

@@ -1,4 +1,4 @@
-"""Programs: the steps that a compiled graph takes when it is called. Made by the scheduler, printed by the wrapper.
+"""Programs: the steps that a compiled graph takes when it is called.  Made by the scheduler, printed by the wrapper.
 
 A program names buffers; whether a name becomes a tensor, a view or a reused allocation is said by its steps.
 """

@@ -1,4 +1,4 @@
-"""Kernels, graphs and programs as text, for people who read traces and tests that compare. Deterministic.
+"""Kernels, graphs and programs as text, for people who read traces and tests that compare.  Deterministic.
 
 A kernel is written in Python's syntax:
 

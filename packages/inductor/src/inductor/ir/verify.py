@@ -40,8 +40,8 @@ def verify_kernel(kernel: Kernel) -> None:
 class _KernelRules:
     """The rules of one kernel, checked in one walk in the order in which it runs.
 
-    ``values`` holds what may be read now: the dtype, and whether it is the moments of a welford reduction, whose three
-    parts are read by name. ``outer`` are the symbols that every index may mention; a loop adds its own axes.
+    ``values`` holds what may be read now: the dtype, and whether it is the moments of a welford reduction, whose
+    three parts are read by name.  ``outer`` are the symbols that every index may mention; a loop adds its own axes.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -224,6 +224,7 @@ def verify_program(program: Program) -> None:
 
 class _ProgramRules:
     """The rules of a program's steps, checked in their order, with the buffers that exist at each point."""
+
     def __init__(self, program: Program) -> None:
         self.name = program.name
         inputs = [buffer for buffer in program.inputs if isinstance(buffer, Buffer)]

@@ -91,7 +91,7 @@ def _both(left: Tensor, right: Tensor, combine: Any) -> Tensor:
 
 
 def _filled(mask: Tensor | None, condition: Tensor, part: Filled, dtype: torch.dtype) -> Tensor:
-    """A filling mask as an added one, on top of ``mask``. Finite fills become the dtype's smallest number, which
+    """A filling mask as an added one, on top of ``mask``.  Finite fills become the dtype's smallest number, which
     absorbs any score, so that a row of nothing else is weighed evenly, as in eager."""
     fill = part.value if part.value == -math.inf else torch.finfo(dtype).min
     holds = Value(condition.expr) if part.holds else ~Value(condition.expr)

@@ -69,7 +69,7 @@ def clamp_max(x: Value, high: Value) -> Value:
 
 
 def _extreme(op: str) -> Callable[..., Tensor | Declined]:
-    """The lowering of ``maximum`` or ``minimum``. Of two zeros eager's kernels for CPUs return the second in vectors,
+    """The lowering of ``maximum`` or ``minimum``.  Of two zeros eager's kernels for CPUs return the second in vectors,
     two of which they read at once, and the first where the elements are fewer."""
 
     def lower(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:  # lists of tensors have a number for the second
@@ -88,7 +88,7 @@ lowering(aten.minimum.default, aten.min.other, aten.clamp_max.Tensor)(_smallest)
 
 
 def _but_for_nan(op: str) -> Callable[..., Tensor | Declined]:
-    """The lowering of ``fmax`` or ``fmin``. Of two zeros eager's kernels for CPUs return the first, in bfloat16 the
+    """The lowering of ``fmax`` or ``fmin``.  Of two zeros eager's kernels for CPUs return the first, in bfloat16 the
     second."""
 
     def lower(ctx: Context, x: Tensor, y: Tensor) -> Tensor | Declined:

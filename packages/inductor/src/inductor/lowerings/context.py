@@ -1,4 +1,4 @@
-"""The graph under construction: lowerings put buffers, loop nests and library calls into it. Knows no particular
+"""The graph under construction: lowerings put buffers, loop nests and library calls into it.  Knows no particular
 operators."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convolutions: library calls on images in the layout that the library computes fastest.
 
 Which convolutions are laid out, and how, was decided for the whole graph before (``rewrites/layouts``,
-``ctx.layouts``); here operands are brought into that layout and the result is told to have it. A convolution that is
+``ctx.layouts``); here operands are brought into that layout and the result is told to have it.  A convolution that is
 not in that table is called as eager calls it.
 """
 

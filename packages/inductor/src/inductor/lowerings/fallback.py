@@ -1,7 +1,7 @@
 """Calls of torch's own operators: library kernels, and whatever has no lowering or was declined.
 
-The arguments get memory with eager's strides, the results have the strides the tracer saw. Nothing is refused here but
-results that are neither tensors nor an integer.
+The arguments get memory with eager's strides, the results have the strides the tracer saw.  Nothing is refused here
+but results that are neither tensors nor an integer.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Operators that write to their arguments. ``meta['in_place']`` of a functional operator names the one that does the
-same in place. Its results are then the new contents of those arguments, and where nobody needs the old ones nothing is
+"""Operators that write to their arguments.  ``meta['in_place']`` of a functional operator names the one that does the
+same in place.  Its results are then the new contents of those arguments, and where nobody needs the old ones nothing is
 copied.
 
 The operator is called as it is, and may look at strides: every tensor has exactly those that the tracer saw.
@@ -43,7 +43,7 @@ class Uses:
 
     @staticmethod
     def of(graph: Graph, same: Mapping[Node, Node]) -> Uses:
-        """The lifetimes in a graph. ``same``: nodes that stand for an earlier one, whose readers count for that."""
+        """The lifetimes in a graph.  ``same``: nodes that stand for an earlier one, whose readers count for that."""
         place = {node: number for number, node in enumerate(graph.nodes)}
         last: dict[Node, int] = {}
         for node in reversed(graph.nodes):

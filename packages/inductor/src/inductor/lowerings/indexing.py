@@ -1,8 +1,8 @@
 """Gathers: reads at positions that come from tensors.
 
-A position read from a tensor becomes a symbol of the index, bound to the expression that computes it. The operator
+A position read from a tensor becomes a symbol of the index, bound to the expression that computes it.  The operator
 ``wrapped`` counts from the end where the position is negative, as indexing does; ``within`` does not, as gather and
-embedding do not. Both make the call raise IndexError where the position is outside.
+embedding do not.  Both make the call raise IndexError where the position is outside.
 """
 
 from __future__ import annotations

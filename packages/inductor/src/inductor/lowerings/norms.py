@@ -1,7 +1,7 @@
 """Batch and group normalization, forward and backward: statistics over some dimensions, then a pass that uses them.
 
 Statistics are float32 for half types and narrowed only where they are kept for backward (``_saved_dtype``): what eager
-keeps is what backward is given. Channels are dimension 1.
+keeps is what backward is given.  Channels are dimension 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def others(x: Tensor) -> list[int]:
 def _normalised(
     x: Tensor, mean: Value, scale: Value, weight: Tensor | None, bias: Tensor | None, *, plus_zero: bool
 ) -> Tensor:
-    """``(x - mean) * scale * weight + bias``. With ``plus_zero`` a missing bias counts as 0, as eager adds it: no zero
+    """``(x - mean) * scale * weight + bias``.  With ``plus_zero`` a missing bias counts as 0, as eager adds it: no zero
     is negative then."""
     value = (Value(x.expr) - mean) * scale
     if weight is not None:

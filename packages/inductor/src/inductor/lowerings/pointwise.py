@@ -1,6 +1,7 @@
-"""Pointwise operators: each element is computed from the elements at the same place. Data rows; promotion is done once.
+"""Pointwise operators: each element is computed from the elements at the same place.  Data rows; promotion is done
+once.
 
-A row names the operator, how its operands promote and its formula. The first ``operands`` arguments take part in
+A row names the operator, how its operands promote and its formula.  The first ``operands`` arguments take part in
 promotion and broadcasting; the rest are parameters of the formula.
 """
 
@@ -66,10 +67,10 @@ def elementwise(
 ) -> Tensor | Declined:
     """Applies ``formula`` to promoted, broadcast operands.
 
-    A formula that ``jumps``, as comparisons do, gets half precision rounded as memory holds it. ``wide`` are the kinds
+    A formula that ``jumps``, as comparisons do, gets half precision rounded as memory holds it.  ``wide`` are the kinds
     of devices where eager takes a number beside half precision as it is; elsewhere it rounds the number first.
 
-    One that jumps, as comparisons do, is given half precision as memory holds it. ``wide`` are the kinds of devices
+    One that jumps, as comparisons do, is given half precision as memory holds it.  ``wide`` are the kinds of devices
     where eager takes a number beside half precision as it is; elsewhere it rounds the number first.
     """
     tensors = [operand for operand in operands if isinstance(operand, Tensor)]

@@ -1,7 +1,7 @@
 """Pooling, forward and backward: every result is computed from the elements of one window of its input.
 
 Small windows are written out in the expression, so that pooling is fused with what is around it; larger ones are
-reductions. Backward, every element of the input asks the windows that it lies in, so that nothing is scattered.
+reductions.  Backward, every element of the input asks the windows that it lies in, so that nothing is scattered.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def largest_backward(
 
 
 def _gathered(x: Tensor, windows: Sequence[Windows], part: Callable[[Sequence[Index]], Value]) -> Tensor | Declined:
-    """For every element of ``x`` the sum of ``part`` over the windows that cover it, in their order. It starts from
+    """For every element of ``x`` the sum of ``part`` over the windows that cover it, in their order.  It starts from
     zero, as eager's does, so that no zero is negative."""
     orders = [range(w.most_over_one) for w in windows]
     if math.prod(len(order) for order in orders) > costs.ANY.window_written_out:
@@ -334,8 +334,8 @@ def _avg_pool_backward(ndim: int) -> Lowering:
 
 
 def _with_adaptive(ndim: int, lower: Callable[..., Any], pooled_argument: int | None) -> Lowering:
-    """``lower`` for adaptive windows. Their number is that of the result; backward, that of the gradient, which is then
-    the first argument and followed by the input."""
+    """``lower`` for adaptive windows.  Their number is that of the result; backward, that of the gradient, which is
+    then the first argument and followed by the input."""
 
     def lowered(ctx: Context, *args: Any) -> Any:
         x, pooled = (args[0], _result_sizes(ctx)) if pooled_argument is None else (args[1], args[0].sizes)

@@ -20,7 +20,7 @@ from inductor.torch_versions import aten
 def addmm(
     ctx: Context, bias: Tensor, left: Tensor, right: Tensor, *, beta: object = 1, alpha: object = 1
 ) -> Tensor | Declined:
-    """A product and its bias as a library call and a sum. The library adds a bias by writing it to the result first; a
+    """A product and its bias as a library call and a sum.  The library adds a bias by writing it to the result first; a
     kernel that reads the result anyway adds it for nothing."""
     assert ctx.node is not None
     whole = left.dtype in (torch.float32, torch.float64)  # in half types the sum would be rounded twice

@@ -1,7 +1,7 @@
 """Random numbers. By default torch's operators draw them from its own stream, in eager's order.
 
 With ``Options.random = "fused"`` they are computed where they are used: from a seed that torch's generator draws once
-per call, and the number of the element. A mask of dropout then costs no memory, and is the same wherever it is read.
+per call, and the number of the element.  A mask of dropout then costs no memory, and is the same wherever it is read.
 """
 
 from __future__ import annotations

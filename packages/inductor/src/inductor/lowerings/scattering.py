@@ -1,10 +1,10 @@
 """Scatters: writes at positions that come from tensors, as set, added, or combined with the old element.
 
-The result is a copy that a nest of its own then writes to. Where several values go to one place, the last one stays, as
-eager has it on CPUs.
+The result is a copy that a nest of its own then writes to.  Where several values go to one place, the last one stays,
+as eager has it on CPUs.
 
 A write is a store whose index mentions symbols (``p0``, ...) that stand for positions read from tensors; the bindings
-say what is read. ``domain`` is what the nest loops over: the shape of what is written, not of what is written to.
+say what is read.  ``domain`` is what the nest loops over: the shape of what is written, not of what is written to.
 """
 
 from __future__ import annotations

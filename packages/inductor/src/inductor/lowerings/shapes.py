@@ -1,8 +1,8 @@
 """Tensors composed of others: concatenation, stacking, padding, repeating, parts replaced.
 
-Most are index arithmetic: an element of the result asks, by its position, which operand holds it and where. Nothing is
-copied until a user needs memory. What must not be read outside of its operand is ``masked``, whose body reads nothing
-elsewhere; a plain ``where`` would read out of bounds.
+Most are index arithmetic: an element of the result asks, by its position, which operand holds it and where.  Nothing
+is copied until a user needs memory.  What must not be read outside of its operand is ``masked``, whose body
+reads nothing elsewhere; a plain ``where`` would read out of bounds.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def _is_from_data(name: str) -> bool:
 
 def refuse_division_by_zero(value: Index) -> None:
     """Raises ``UnsupportedGraph`` for a number divided by something that may be 0: Python would raise, which no kernel
-    can. Sizes used as such are safe: they are divided only where there are elements."""
+    can.  Sizes used as such are safe: they are divided only where there are elements."""
     for monomial, _ in value.terms:
         for atom in monomial:
             if not isinstance(atom, Symbol):

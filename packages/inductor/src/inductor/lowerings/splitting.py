@@ -1,7 +1,7 @@
 """Reductions of many elements to few, split in two steps on GPUs, which want many programs at once.
 
 One program per result, or per few columns of results, leaves a GPU idle where there are few: a sum of four million
-numbers would run on one of its hundred processors, a sum of 4096 rows of 768 on twenty. What is reduced is cut into
+numbers would run on one of its hundred processors, a sum of 4096 rows of 768 on twenty.  What is reduced is cut into
 chunks, each chunk is reduced, and then what the chunks gave.
 """
 
@@ -112,7 +112,7 @@ def _of_chunks(reductions: Sequence[Reduction], parts: Sequence[Tensor]) -> Iter
 
 
 def _outcomes(reductions: Sequence[Reduction], results: Sequence[Expr], length: int) -> Iterator[Expr]:
-    """The results of the whole reduction from those of the second step. For welford: the sum of squared deviations is
+    """The results of the whole reduction from those of the second step.  For welford: the sum of squared deviations is
     that within the chunks, plus that of the chunks' means, each counted as often as a chunk has elements."""
     given = iter(results)
     for kind, _, dtype in reductions:

@@ -127,7 +127,7 @@ def is_number(tensor: Tensor) -> bool:
 
 
 def common_device(tensors: Sequence[Tensor]) -> torch.device | None:
-    """The device where an operation on all of them happens; None where it would be several. Constants and 0-d CPU
+    """The device where an operation on all of them happens; None where it would be several.  Constants and 0-d CPU
     tensors go anywhere."""
     devices = {tensor.device for tensor in tensors if not isinstance(tensor.expr, Const)} or {tensors[0].device}
     if len(devices) > 1:

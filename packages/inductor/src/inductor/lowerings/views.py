@@ -1,8 +1,8 @@
-"""Views: the positions of a result mapped to those of its operand. Nothing is computed and nothing copied.
+"""Views: the positions of a result mapped to those of its operand.  Nothing is computed and nothing copied.
 
-A view is a substitution in the expression of one element (``values.reindex``): ``x.t()[i0, i1]`` is ``x[i1, i0]``. So
-views of values that were never stored are free too. A tensor that keeps its ``base`` remains a window on memory, whose
-strides ``values.strided`` reads back from the index.
+A view is a substitution in the expression of one element (``values.reindex``): ``x.t()[i0, i1]`` is ``x[i1, i0]``.  So
+views of values that were never stored are free too.  A tensor that keeps its ``base`` remains a window on memory,
+whose strides ``values.strided`` reads back from the index.
 """
 
 from __future__ import annotations

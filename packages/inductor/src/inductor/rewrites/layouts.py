@@ -1,8 +1,8 @@
 """The choice of memory layout for images: channels innermost or not, for whole chains of convolutions.
 
 oneDNN convolves such images without rearranging them first, but small ones are better left as they are; cuDNN's fast
-kernels for half precision know no other layout, so it rearranges whatever lies otherwise, twice per call. What lies
-between two convolutions costs the same either way, so it lies as they want it. The user sees eager's strides: what is
+kernels for half precision know no other layout, so it rearranges whatever lies otherwise, twice per call.  What lies
+between two convolutions costs the same either way, so it lies as they want it.  The user sees eager's strides: what is
 visible keeps them, and a convolution whose input is visible is left alone.
 
 In training backward reads what forward leaves, so both are told at once, by ``lay_out_images``, how the images between

@@ -1,8 +1,8 @@
 """The Triton compiler: called through ``compiled``, or run as a script that takes requests on its input.
 
-Most of Triton's compiler is Python, so threads wait for one another; processes do not. As a script this file knows
-neither torch nor the rest of its package, so that it is there within half a second, and it touches no GPU. It ends with
-its input, and so with the process that holds the other end, however that ends.
+Most of Triton's compiler is Python, so threads wait for one another; processes do not.  As a script this file knows
+neither torch nor the rest of its package, so that it is there within half a second, and it touches no GPU.  It ends
+with its input, and so with the process that holds the other end, however that ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The alignment of iteration spaces: two are cut into the same axes, if their sizes allow it.
 
 ``(128, 64)`` over ``(8192,)`` becomes ``(128, 64)``, where the long axis is ``64 * a + b``; over ``(4, 32, 64)`` the
-axis of 128 is cut in two. What is computed there plays no part here.
+axis of 128 is cut in two.  What is computed there plays no part here.
 """
 
 from __future__ import annotations

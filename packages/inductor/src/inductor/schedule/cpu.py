@@ -226,7 +226,7 @@ def _fitting(width: int, extent: int) -> int:
 
 def _widest(kernel: Kernel, vector: VectorOver) -> int:
     """The size of the largest element that a vector holds: of values that differ from lane to lane, and of
-    accumulators. Positions that fit are compared in 32 bits."""
+    accumulators.  Positions that fit are compared in 32 bits."""
     widths = [4]
     varying: set[str] = set()
     for loop in kernel.loops:

@@ -1,4 +1,4 @@
-"""Fusion: the choice of nests that share a kernel. A greedy walk in program order, then one over the groups it left.
+"""Fusion: the choice of nests that share a kernel.  A greedy walk in program order, then one over the groups it left.
 
 Groups keep the set of groups that must come before them as bits of an integer, so that the question whether a merge
 would close a cycle costs one bit operation and a graph of thousands of nodes is scheduled in near linear time.
@@ -8,7 +8,7 @@ edges. Merging B into A closes a cycle exactly where some third group C has A be
 
     A -> C -> B     A and B as one would have to run both before and after C
 
-So a merge is legal where no other producer of B has A's bit. Every change of ``before`` is passed on to all that
+So a merge is legal where no other producer of B has A's bit.  Every change of ``before`` is passed on to all that
 follow, or later questions would be answered from stale bits.
 """
 

@@ -1,7 +1,7 @@
 """The block that each program of a Triton kernel works on: the axes it spans, its sides, and its warps.
 
-A pure decision over the kernel, made from its strides. Memory is read at full speed along the axis where neighbours lie
-side by side; where operands disagree about that axis, as in a transpose, the block spans both.
+A pure decision over the kernel, made from its strides.  Memory is read at full speed along the axis where neighbours
+lie side by side; where operands disagree about that axis, as in a transpose, the block spans both.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _shape_of_members(elements: Sequence[int]) -> Shape:
 
 
 def _elementwise_block(kernel: Kernel) -> int:
-    """The elements per program of an elementwise kernel. Of two bytes, twice as many are two loads of 16 bytes per
+    """The elements per program of an elementwise kernel.  Of two bytes, twice as many are two loads of 16 bytes per
     thread; many operands are enough loads in flight as they are."""
     many = points(kernel.axes) >= costs.GPU.many_elements and len(kernel.arguments) <= costs.GPU.few_operands
     return 2048 if many and _widest(kernel) <= 2 else 1024
@@ -151,7 +151,7 @@ def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], side
 
 
 def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int, width: int) -> Shape:
-    """The shape of a reduction over columns, with neighbouring columns side by side. A column that is read again stays
+    """The shape of a reduction over columns, with neighbouring columns side by side.  A column that is read again stays
     in registers if a few fit."""
     r = _power_of_two(longest)
     x = min(costs.GPU.line // width, _power_of_two(groups[0]))

@@ -1,5 +1,5 @@
 """The last decisions about a program: how its kernels run on their targets, which of them are one call, and which
-temporaries share memory. Printers only print afterwards."""
+temporaries share memory.  Printers only print afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from inductor.schedule.together import families
 
 
 def lay_out(program: Program, vector_bytes: int, alone: bool = False) -> Program:
-    """The program with everything decided. ``vector_bytes`` is the size of this CPU's vector registers; with ``alone``
+    """The program with everything decided.  ``vector_bytes`` is the size of this CPU's vector registers; with ``alone``
     each kernel on it is a call of its own."""
     steps = tuple(
         replace(step, kernel=with_layout(step.kernel, vector_bytes)) if isinstance(step, Launch) else step

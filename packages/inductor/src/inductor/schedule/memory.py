@@ -1,6 +1,6 @@
 """The memory plan: allocation before the first write, release after the last use, memory handed from buffer to buffer.
 
-A dead buffer's memory is taken by a new one of the same number of bytes. A kernel may write over an input of its own
+A dead buffer's memory is taken by a new one of the same number of bytes.  A kernel may write over an input of its own
 that nobody needs afterwards, where it touches that input only at the element it writes: the two become one argument.
 
   b0 = allocate       k0 writes b0        k1 reads b0 for the last time, writes b1     free b0
@@ -50,7 +50,7 @@ class _Planner:
     graph: Graph
     work: Sequence[Work]
     steps: list[Step | None] = field(default_factory=list)
-    """The steps so far. A release that is taken back, because another buffer took over the memory, becomes None."""
+    """The steps so far.  A release that is taken back, because another buffer took over the memory, becomes None."""
     last: dict[str, int] = field(default_factory=dict)
     """The number of the last piece of work that uses a buffer, by itself or through a view; one beyond the last for
     results."""

@@ -1,8 +1,8 @@
 """The merge of two nests into one, where that is legal; whether it pays is decided elsewhere.
 
-The first nest comes before the second. Their iteration spaces are laid over one another; the loops of the second are
-put into loops of the first where what they read is known by then, else behind them. A value that the first computes and
-the second reads at the same element becomes a local value; computed in an earlier pass over the row, it is computed
+The first nest comes before the second.  Their iteration spaces are laid over one another; the loops of the second are
+put into loops of the first where what they read is known by then, else behind them.  A value that the first computes
+and the second reads at the same element becomes a local value; computed in an earlier pass over the row, it is computed
 again where that is cheap and read from memory where not.
 """
 

@@ -1,8 +1,8 @@
 """Alternatives to library products: a product and the kernels around it as one kernel.
 
 A kernel that is all that reads a product's elements, each once, can follow it in registers; a cheap kernel that makes a
-factor for the product alone can be part of reading it. Long sums of few results are split into parts (split-K) that are
-added up behind. Whether any of this is faster than the library is asked elsewhere.
+factor for the product alone can be part of reading it.  Long sums of few results are split into parts (split-K) that
+are added up behind.  Whether any of this is faster than the library is asked elsewhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The profit of sharing a kernel. Legality is checked in ``merge``."""
+"""The profit of sharing a kernel.  Legality is checked in ``merge``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Common subexpressions and loop invariants: names for values that a loop would compute twice, or in every turn.
 
-Lowering repeats a subexpression wherever a formula mentions it (GELU reads its argument twice). Here equal subtrees of
-one loop body become one ``Let``, so that kernels read well and no target has to look for them again. Costly values that
-do not change along a reduction loop are computed before it, once per row.
+Lowering repeats a subexpression wherever a formula mentions it (GELU reads its argument twice).  Here equal subtrees of
+one loop body become one ``Let``, so that kernels read well and no target has to look for them again.  Costly values
+that do not change along a reduction loop are computed before it, once per row.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _has_elements(axis: Symbol) -> bool:
 
 
 class _Mover:
-    """Moves invariants out of a loop. ``axes`` are those they may not depend on, ``own`` the values that change along
+    """Moves invariants out of a loop.  ``axes`` are those they may not depend on, ``own`` the values that change along
     them, ``names`` the values before the loop, to which it adds."""
 
     def __init__(

@@ -17,7 +17,7 @@ from inductor.ir.layout import Stream
 
 
 def streams(kernel: Kernel, loop: Loop, axes: Sequence[Symbol]) -> tuple[tuple[Stream, ...], tuple[Stream, ...]]:
-    """The accesses of a loop to prefetch, reads and writes, as the last of ``axes`` runs inside the others. Those that
+    """The accesses of a loop to prefetch, reads and writes, as the last of ``axes`` runs inside the others.  Those that
     an earlier loop of the kernel has made lie in the cache already.
 
     What an earlier loop of the kernel has been through lies in the cache already.

@@ -1,10 +1,10 @@
 """Joint launches: independent elementwise kernels of a GPU started as one.
 
-An optimizer's step has one kernel for each parameter, and a launch takes longer than most of them run. Each stays what
-it is and becomes a member of a kernel that shares the programs out among them. Members whose text differs only in the
+An optimizer's step has one kernel for each parameter, and a launch takes longer than most of them run.  Each stays what
+it is and becomes a member of a kernel that shares the programs out among them.  Members whose text differs only in the
 number of elements are a family, and share the text.
 
-Each kernel stays what it is and becomes a member of one that shares the programs out among them. Members whose text
+Each kernel stays what it is and becomes a member of one that shares the programs out among them.  Members whose text
 differs in nothing but how many elements there are are a family: they share the text.
 """
 

@@ -1,9 +1,9 @@
 """The key of a compiled graph: a digest of everything that the stages read of a graph and its examples.
 
-The graph is written down node by node in its own order. Operators stand there with their overloads, arguments as they
-nest, constants by value; a node is its number, so that its name does not matter. Of what tracers note in ``node.meta``
-there is what some stage reads, and nothing else. What cannot be written down this way makes the graph one without a
-key.
+The graph is written down node by node in its own order.  Operators stand there with their overloads, arguments as they
+nest, constants by value; a node is its number, so that its name does not matter.  Of what tracers note in
+``node.meta`` there is what some stage reads, and nothing else.  What cannot be written down this way makes the graph
+one without a key.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NoKey(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The key of a graph. ``text`` is the key itself, ``world`` the part of it about versions, ``gpus`` those that the
+    """The key of a graph.  ``text`` is the key itself, ``world`` the part of it about versions, ``gpus`` those that the
     graph names.
 
     ``learned`` has each of the tracers that know its sizes, with how much they knew: whatever they learn while it is
@@ -211,7 +211,7 @@ class _Lines:
         return text
 
     def symbols(self) -> Iterator[str]:
-        """The facts known about symbolic sizes. Floats made of them add everything that the tracer knows."""
+        """The facts known about symbolic sizes.  Floats made of them add everything that the tracer knows."""
         for name, (symbol, env) in sorted(self.seen.items()):
             known = getattr(env, "var_to_range", {}).get(symbol)
             yield f"{name} {symbol.is_integer} {symbol.is_positive} {symbol.is_nonnegative} {known}"

@@ -65,7 +65,7 @@ def _sources() -> str:
 
 
 def surroundings(options: Options) -> str:
-    """A digest of everything that a graph loaded by its key relies on beside that key. Whoever keeps a key keeps this
+    """A digest of everything that a graph loaded by its key relies on beside that key.  Whoever keeps a key keeps this
     with it."""
     return key_of((world(options), *ambient()))
 
