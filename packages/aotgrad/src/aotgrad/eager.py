@@ -91,9 +91,6 @@ def _sums_in_place(nodes: Sequence[fx.Node], dying: Mapping[fx.Node, Sequence[fx
 
     Others that are returned must not have been written to, as their versions are seen.  Backward may be run for several
     tangents at once (``is_grads_batched``), and a value that depends on one does not fit into one that does not.
-
-    Others that are returned have not been written to, for those who ask.  Backward may be run for several tangents at
-    once (``is_grads_batched``), and what depends on one does not fit into what does not.
     """
     behind = _tangents_behind(nodes)
     sharing = Counter(map(_memory, nodes))

@@ -98,8 +98,6 @@ class OfInput:
     one of them.
 
     ``older`` than the last write to it: autograd looks for its history anew, should what it views get one later.
-
-    ``older`` than the last write to it: autograd looks for its history anew, should what it views get one later.
     """
 
     input: int

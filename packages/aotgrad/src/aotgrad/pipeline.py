@@ -87,8 +87,6 @@ def _without_history(inner: Boxed) -> Boxed:
     gradients itself.
 
     A view made meanwhile could not be changed in place later, where gradients are on: it is detached.
-
-    A view made meanwhile could not be changed in place later, where gradients are on: it is detached.
     """
 
     def run(inputs: list[object]) -> Sequence[Any]:

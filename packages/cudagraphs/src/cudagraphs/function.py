@@ -43,9 +43,6 @@ class Case:
 
         Two recordings that take turns are best where a function's last result is held during its next call.  Recording
         one function around another's results goes on and on: what follows on it has to be recorded anew, too.
-
-        Two recordings that take turns are best where a function's last result is held during its next call.  Recording
-        one function around another's results goes on and on: what follows on it has to be recorded anew, too.
         """
         return self.outputs.stood_in_the_way(slot, nbytes) if by_itself else self.outputs.copy(slot)
 

@@ -255,10 +255,8 @@ class Manager:
 
     def _learn(self, function: Function, case: Case, inputs: list[object], live: Sequence[Lent]) -> bool:
         """Has everything copied, sooner or later, that keeps recordings from being used, so that recording anew comes
-        to an end.  True if the obstacle is likely to be gone at the next call: then this one is not worth a recording.
-
-        Is it likely to be gone at the next call?  Then this one is not worth a recording.
-        """
+        to an end.  True if the obstacle is likely to be gone at the next call: then this one is not worth a
+        recording."""
         found = obstacle(self._driver, case.recordings, live, inputs)
         alone = self.tree.stands_alone(case.recordings)
         passing = [lent.stood_in_the_way(alone and lent.lender is case) for lent in found.in_the_way]

@@ -100,10 +100,6 @@ def load(key: str, *, options: Options | Mapping[str, object] | None = None) -> 
     None where it is absent, damaged, made by other versions or for another processor, or calls an operator that this
     process does not know: then the graph has to be compiled.  ``options`` say where the cache is; everything else is as
     it was compiled.  Tensors that the graph held are copies made when it was stored.
-
-    None where it is not there, is damaged, was made by other versions or for another processor, or calls an operator
-    that this process does not know: then the graph has to be compiled.  ``options`` say where the cache is; everything
-    else is as it was compiled.  Tensors that the graph held are copies made when it was stored.
     """
     compiled = take_up(key, f"graph_{next(STATE.graph_numbers)}", Options.read(options))
     if compiled is not None:

@@ -2,9 +2,6 @@
 
 The generated function checks sizes, strides, dtypes and devices itself.  This module catches what would make it fail
 without a helpful message, or silently compute something else.
-
-The generated function looks at sizes, strides, dtypes and devices itself; here is what would make it fail without a
-word of help, or compute something else in silence.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@ of its trace.
 
 They are warnings for a user of this package.  A compiler on top of it may listen instead, and report them in its own
 way.
-
-A warning for who calls this package; who compiles for others may hear of it instead, and tell them as it sees fit.
 """
 
 from __future__ import annotations

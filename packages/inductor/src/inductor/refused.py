@@ -104,8 +104,6 @@ def _ask(target: OpOverload, leaves: tuple[object, ...], types: tuple[type, ...]
     its sizes.
 
     ``types`` make 1, 1.0 and True different keys of the cache.
-
-    ``types`` tell 1 from 1.0 and from True.
     """
     error = _error(target, leaves, structure)
     if error is None:

@@ -133,8 +133,6 @@ def build(sources: Sequence[str], options: Options, done: Callable[[int, int], N
     """Each source as a loaded library: from the cache, or built now, several at once.
 
     ``done`` is called with the number built and the number to build, each time that one more is.
-
-    ``done`` is told how many of those that had to be built are, each time that one more is.
     """
     with_tools = tools(options)
     compiler, more, flags = with_tools.compiler, with_tools.more, with_tools.flags

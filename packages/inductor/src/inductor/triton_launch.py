@@ -181,8 +181,6 @@ def content(printed: PrintedTritonKernel) -> tuple[str, ...]:
     """The content of a kernel without its name and operators, as parts of a key: layers of a model share their kernels.
 
     The text names no dtypes: the signature does.
-
-    The text names no dtypes: the signature does.
     """
     return printed.content, repr(_signature(printed)), repr(printed.shape)
 

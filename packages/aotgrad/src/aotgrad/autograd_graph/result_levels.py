@@ -35,10 +35,6 @@ def stages(
     common do not keep two together of which one comes from another output or from one of ``older``, inputs with a
     history, and the other does not: that one alone leads there.  Nodes that autograd holds for both do: ``held`` has
     them for each output, as bits.
-
-    Parameters in common are nothing that keeps two together of which one comes from another output or from one of
-    ``older``, inputs with a history, and the other does not: that is come by from the one alone.  What autograd holds
-    for both is: ``held`` tells it for each output, as bits.
     """
     level = levels(others)
     found: list[Stage] = []

@@ -68,8 +68,6 @@ def refuse_second_time() -> None:
     """Raises autograd's own error for a second backward through freed tensors.
 
     Hooks on saved tensors that are in force are not asked: a checkpoint's would run its function again.
-
-    Hooks on saved tensors that are in force are not asked: a checkpoint's would run its function again.
     """
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is):
         result = torch.ones((), requires_grad=True).exp()

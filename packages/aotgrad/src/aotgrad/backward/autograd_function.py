@@ -114,8 +114,6 @@ def unconnected(joint: JointGraph) -> frozenset[int]:
     """Inputs that autograd cannot come to from any result, though they require grad.
 
     Where no input has a gradient all stay, because results that autograd follows must hang on something.
-
-    Where no input has a gradient all stay, because results that autograd follows must hang on something.
     """
     gradients = {role.input for role in joint.outputs if isinstance(role, Gradient) and not role.passed}
     if not gradients:

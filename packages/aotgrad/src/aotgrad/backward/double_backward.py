@@ -46,10 +46,6 @@ class Again:
     `taken` are indices of saved tensors, `own` the numbers of results that come as they are, `below` of those whose
     histories come alone, as `history_of` makes them.  `read` are the forward inputs that must still be unchanged, and
     `holds` says which saved tensors must.
-
-    `taken` are indices of saved tensors, `own` the numbers of results that come as they are, `below` of those whose
-    histories come alone, as `history_of` makes them.  `read` are the forward inputs that must still be what they were,
-    and `holds` says which saved tensors must.
     """
 
     run: Boxed
@@ -262,8 +258,6 @@ def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[st
     those are.
 
     Among them is everything drawn at random.
-
-    Among them is all that was drawn at random.
     """
     passed = _passed(graph, [node for node in graph.output_node().args[0] if isinstance(node, fx.Node)])
     taken: list[int] = []

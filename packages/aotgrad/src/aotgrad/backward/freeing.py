@@ -3,12 +3,7 @@ by node.
 
 Autograd frees the tensors of the nodes that it passes, and everything that a function of ours saved.  Where other
 results may still be differentiated then, a node that autograd does not pass holds the tensors for them; a caller who
-needs what eager has freed is turned away, though it is still there.
-
-Autograd frees what the nodes hold that it comes by, and all that a function of ours saved.  Where some results may
-still be differentiated then, a node that nobody comes by holds it for them; who comes by what eager has freed is turned
-away, though it is still there.
-Must not know: what is saved.
+needs what eager has freed is turned away, though it is still there.  Must not know: what is saved.
 """
 
 from __future__ import annotations
@@ -119,8 +114,6 @@ class Held:
     """A holder of tensors with their versions, as an autograd node has them, without references to its own holder.
 
     Where torch lets a node's tensors be read only all at once, those to be read one by one are held besides.
-
-    Where torch reads nothing of a node but everything, what is to be read apart is at hand besides.
     """
 
     __slots__ = ("apart", "kept")
@@ -167,9 +160,6 @@ def results_of(ctx: Any, found: Sequence[Any], saved: int) -> Sequence[torch.Ten
 
     ``found``: the answer of `saved_by`, if it was asked, in which they may follow that many others; nothing is read
     twice, which a checkpoint around the function would refuse.
-
-    ``found``: what `saved_by` gave, where it was asked, behind that many of which they may be; nothing is read twice,
-    which a checkpoint around the function would refuse.
     """
     if len(found) > saved:
         return found[saved:]

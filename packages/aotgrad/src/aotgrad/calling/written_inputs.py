@@ -18,8 +18,6 @@ def write_back(written: torch.Tensor, new: torch.Tensor, writes: int) -> torch.T
 
     Of a view autograd needs the base's history, and a gradient that is kept hangs on its own.  Of several writes the
     last is this one: each gives a view another node of autograd's.
-
-    Of several writes the last is this one: each gives a view another step of autograd's.
     """
     if not (written._is_view() or written.is_leaf or written.retains_grad):
         written.detach_()

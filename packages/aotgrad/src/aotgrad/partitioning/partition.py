@@ -1,10 +1,7 @@
 """The partition: the joint graph becomes two.  Forward returns the values that backward needs; by default those that
 eager would save.
 
-Which values cross is a set of nodes; cutting out the two graphs, given that set, is the same for every strategy.  Must
-not know: how a strategy chooses, how the graphs are compiled.
-
-Which values cross is a set of nodes; how the two graphs are cut out, given that set, is the same for every strategy.
+Which values cross is a set of nodes; cutting out the two graphs, given that set, is the same for every strategy.
 Must not know: how a strategy chooses, how the graphs are compiled.
 """
 

@@ -41,9 +41,6 @@ def forget_what_only_tells_a_size(joint: JointGraph) -> JointGraph:
 
     Not in backward, where such nodes tell on which tangents something depends, and not for results, whose version
     counts differ between operators.
-
-    In backward such nodes tell on which tangents something hangs.  Results count how often they were written to, which
-    operators differ in.
     """
     returned = _memories_returned(joint)
     for node in joint.graph.nodes:
@@ -90,9 +87,6 @@ def forget_unread_statistics(joint: JointGraph) -> JointGraph:
 
 def share_equal_work(joint: JointGraph) -> JointGraph:
     """Makes one node of two that compute the same.
-
-    Within a phase only: what backward repeats on purpose (a checkpoint) stays repeated.  Memory that is returned, by
-    itself or as a view, keeps its node, for the caller must not find two values sharing it.
 
     Within a phase only: what backward repeats on purpose (a checkpoint) stays repeated.  Memory that is returned, by
     itself or as a view, keeps its node, for the caller must not find two values sharing it.

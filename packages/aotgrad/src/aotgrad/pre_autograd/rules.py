@@ -68,11 +68,6 @@ class EarlyRules(TorchFunctionMode):
     a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
     the node at which that begins.  `writing` is told of the values in which an operator writes in place.  `versions`
     are those that views had when they were made, by id.  `histories` are told the operands of operators.
-
-    `layouts` are tensors without data that stand for inputs, by id: they follow every change of layout in place, which
-    a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
-    the end of it that is seen here.  `writing` is told of the values in which an operator writes in place.  `versions`
-    are those that views had when they were made, by id.  `histories` are told what operators take.
     """
 
     def __init__(

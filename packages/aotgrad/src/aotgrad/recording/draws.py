@@ -33,8 +33,6 @@ def all_dropped(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The result of dropout that keeps nothing, and its mask.
 
     Eager draws nothing for it; torch's rule in Python, taken where sizes are dynamic, asks for the operator that does.
-
-    Eager draws nothing for it; torch's rule in Python, taken where sizes are dynamic, asks for the operator that does.
     """
     return tensor * tensor.new_zeros(()), torch.zeros_like(tensor, dtype=torch.bool)
 

@@ -57,9 +57,6 @@ class Crossing:
 
         Not a value that autograd follows and that is written later, that torch negates or conjugates lazily, or whose
         layout varies with its sizes in an order of its own.
-
-        Not what autograd follows and is written later, what torch negates or conjugates only when it is read, nor what
-        lies in an order of its own that varies with its sizes.
         """
         value = node.meta.get("example_value")
         if not isinstance(value, torch.Tensor):

@@ -185,8 +185,6 @@ def _counts(inputs: Sequence[TracedInput]) -> Iterator[tuple[int, int]]:
     date.
 
     A write through `.data` moves none.  Of inputs that share memory it is told by the run in which they were apart.
-
-    A write through `.data` moves none.  Of inputs that share memory it is told by the run in which they were apart.
     """
     for entry in inputs:
         if isinstance(entry.value, torch.Tensor) and len(entry.seen) == 1:

@@ -2,9 +2,6 @@
 
 A program finds its member by bisection.  The work is printed once for all members of a family, on arguments renamed to
 the family's own.
-
-A program finds its member by halving; what it does then is printed once for all members of a family, by arguments that
-bear the names of their own.
 """
 
 from __future__ import annotations

@@ -40,12 +40,6 @@ class LoopLayout:
     run time it stays whole where it has fewer than ``whole_below`` elements.  ``shared``: threads share its iterations,
     or its pieces.  ``split``: its sums of floats are kept in parts, ``split_in_lanes``: those in the lanes of a vector
     are.
-
-    ``in_lanes`` where its last axis runs along the lanes of vectors, ``side_by_side`` of which have accumulators that
-    take turns; ``read`` and ``written`` are asked for ahead of time.  Where it does not run along lanes and ``pieces``
-    is given, it is done in so many, whose lengths are multiples of ``unit``, with accumulators of their own; but whole
-    where it has fewer than ``whole_below`` elements when it runs.  ``shared`` where threads share its iterations, or
-    pieces.  ``split`` where sums of floats are kept in parts, ``split_in_lanes`` where those of lanes are.
     """
 
     in_lanes: bool = False

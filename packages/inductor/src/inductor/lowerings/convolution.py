@@ -91,9 +91,7 @@ POINTWISE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None)
 def fold(ctx: Context, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor | None:
     """``x * scale + shift`` per channel, done by the convolution that makes ``x``; None where that does not pay.
 
-    A sum and a relu behind it go along where the library offers them.
-
-    What follows goes along where the library offers it: a sum with a tensor that is there, and a relu.
+    A sum with a tensor that is there already and a relu behind it go along where the library offers them.
     """
     call = _made_by(ctx, x)
     #   conv(x, W) * scale + shift == conv(x, W * scale) + (bias * scale + shift)

@@ -69,9 +69,6 @@ def elementwise(
 
     A formula that ``jumps``, as comparisons do, gets half precision rounded as memory holds it.  ``wide`` are the kinds
     of devices where eager takes a number beside half precision as it is; elsewhere it rounds the number first.
-
-    One that jumps, as comparisons do, is given half precision as memory holds it.  ``wide`` are the kinds of devices
-    where eager takes a number beside half precision as it is; elsewhere it rounds the number first.
     """
     tensors = [operand for operand in operands if isinstance(operand, Tensor)]
     if any(tensor.dtype.is_complex for tensor in tensors) or any(isinstance(operand, complex) for operand in operands):

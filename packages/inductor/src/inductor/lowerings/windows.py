@@ -2,9 +2,6 @@
 
 Both kinds answer the same questions: the place of a window's element and the conditions for it to exist, the number of
 elements that count, and the windows that cover a given place.
-
-Both kinds answer alike: where an element of a window lies and whether it is there, how many elements count, and which
-windows lie over a given place.
 """
 
 from __future__ import annotations

@@ -31,8 +31,6 @@ def image_layouts(graph: Graph, visible: Collection[Node]) -> Mapping[Node, Layo
     """The layouts of the convolutions in a graph, and of the images between them.
 
     Nodes that are not in it keep the tracer's strides.
-
-    Nodes that are not named keep the tracer's strides.
     """
     layouts: dict[Node, Layout] = {}
     for node in graph.nodes:

@@ -3,10 +3,6 @@
 Allocations move before the call and releases behind it.  A kernel's wave follows from the kernels whose memory it
 needs: waves follow one another, the kernels of a wave may run side by side.  This is about CPUs; kernels launched on a
 GPU queue there by themselves.
-
-Allocations move before the call and releases behind it.  What a kernel needs of others says in which wave it runs:
-waves follow one another, the kernels of a wave may run side by side.  This is about CPUs; what is launched on a GPU
-queues there by itself.
 """
 
 from __future__ import annotations

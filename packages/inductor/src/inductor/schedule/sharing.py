@@ -113,8 +113,6 @@ def steady(loops: Sequence[Loop], axes: Sequence[Symbol]) -> tuple[tuple[Let, ..
     """The values that no iteration over ``axes`` changes, to be computed once, and the loops that read them by name.
 
     Axes that may be empty keep everything: the elements it would read need not exist.
-
-    Axes that may be empty keep everything: what they would read need not be there.
     """
     if not axes or not all(_has_elements(axis) for loop in loops for axis in (*axes, *loop.axes)):
         return (), tuple(loops)

@@ -3,9 +3,6 @@
 An optimizer's step has one kernel for each parameter, and a launch takes longer than most of them run.  Each stays what
 it is and becomes a member of a kernel that shares the programs out among them.  Members whose text differs only in the
 number of elements are a family, and share the text.
-
-Each kernel stays what it is and becomes a member of one that shares the programs out among them.  Members whose text
-differs in nothing but how many elements there are are a family: they share the text.
 """
 
 from __future__ import annotations
