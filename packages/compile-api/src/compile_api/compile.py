@@ -76,6 +76,7 @@ def compile(
     entry = lookup(backend)
     if disable:
         return model if model is not None else lambda function: function
+    # The same call for another function: for the decorator, for copies, and for what is pickled.
     again = partial(
         compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
     )
@@ -96,6 +97,7 @@ def compile(
         return _compiled_class(model, optimized, ctx.ledger)
     is_module = isinstance(model, torch.nn.Module)
     call = optimized(model).region if is_module else optimized(model)
+    # ``report`` looks for the one, pickling for the other.
     call.ledger, call.recompile = ctx.ledger, again
     _answer_as(call, model)
     return compiled_module(model, call, again) if is_module else call
@@ -138,7 +140,8 @@ _SCRIPTED = (
 
 
 def _target(model: object) -> Any:
-    """What is to be compiled; of a module that is compiled already, the module itself: the new arguments hold."""
+    """The function or module to compile; of a module that is compiled already, the module itself: the new arguments
+    hold."""
     if not callable(model):
         raise TypeError(f"compile takes a function or a module, not {type(model).__name__}{_instead(model)}")
     return model._orig_mod if isinstance(model, SameModule) else model
@@ -156,7 +159,7 @@ def _instead(model: object) -> str:
 
 
 def _reduced(region: Any) -> Any:
-    """How compiled functions are pickled: by their name where that is what it means, else to be compiled again."""
+    """The pickled form of a compiled function: its name where that leads to it, else a call that compiles it again."""
     name = str(getattr(region, "__qualname__", ""))  # partials have none
     found: Any = sys.modules.get(region.__module__)
     for part in name.split("."):
@@ -183,7 +186,7 @@ def _compiled_class(cls: type, optimized: Callable[[Any], Any], ledger: Ledger) 
 
 
 def _inherited(cls: type, name: str) -> Callable[..., Any]:
-    """What the bases have by this name, asked for in each call: programs replace it."""
+    """A method that calls the one of the bases by this name, looked up in each call: programs replace it."""
 
     @wraps(getattr(cls, name))
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

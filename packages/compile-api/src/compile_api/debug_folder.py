@@ -92,7 +92,8 @@ def _filled(path: Path, gm: fx.GraphModule, example_inputs: list[object], maker:
 
 
 def _save(stored: StoredGraph, folder: Path) -> None:
-    """What cannot be pickled among the inputs must not stop the program that is looked at."""
+    """Stores the graph, or says why it cannot be: inputs that do not pickle must not stop the program that is looked
+    at."""
     try:
         stored.save(folder / "graph.pt")
     except (OSError, TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:

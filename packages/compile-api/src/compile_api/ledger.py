@@ -103,8 +103,10 @@ class Ledger:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, record: Record) -> None:
+        """Appends a record and tells those who follow the ledger."""
         with self._lock:
             self._records.append(record)
+        # Outside of the lock: who is told may read the ledger.
         for subscriber in self._subscribers:
             subscriber(record)
 
@@ -156,4 +158,5 @@ def kernels_of(kernels: Iterable[inductor.CompiledKernel]) -> tuple[Kernel, ...]
 
 
 def total(seconds: Iterable[tuple[str, float]]) -> float:
+    """The sum of the seconds of all stages."""
     return sum(value for _, value in seconds)

@@ -180,6 +180,7 @@ def recognised(cls: type) -> type:
     wrapper = torchs_wrapper()
     if wrapper is None:
         return cls
+    # A class for each class, made once: ``isinstance`` asks for it every time.
     known = vars(cls).get("_recognised_as")
     if known is None or wrapper not in known.__mro__:
         about = {

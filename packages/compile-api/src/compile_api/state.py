@@ -34,8 +34,7 @@ class State:
     again."""
 
     served: Served = field(default_factory=Served)
-    """What is served in place of torch's functions: torch's own module is process-wide, and so is what we put into
-    it."""
+    """The replacements in torch's modules, which are process-wide, and so is what we put into them."""
 
     newer_torch_told: set[str] = field(default_factory=set)
     """The versions of torch that were reported as newer than those tested."""

@@ -57,6 +57,7 @@ def induced(
     for node in gm.graph.nodes:
         if node in kept:
             copies[node] = graph.node_copy(node, given)
+    # The order matters: contexts are left behind the last operator, and inputs were made where they were first read.
     _leave_contexts(graph, copies)
     ends = [node for node in gm.graph.nodes if node in kept and _ends(node, kept, outputs, values)]
     graph.output(tuple(copies[node] for node in ends))

@@ -1,4 +1,5 @@
-"""What stands in ``torch.compiler`` and ``torch._dynamo`` while their programs are served: ours, under torch's names.
+"""The names of ``torch.compiler`` and ``torch._dynamo`` while their programs are served: our functions under torch's
+names.
 
 Each takes the arguments that torch's takes.  What has no meaning for our compiler does nothing, and says so once.
 
@@ -71,6 +72,7 @@ def _of_dynamo(told: Told, serve: Callable[..., Any]) -> Mapping[str, Any]:
             told.once(f"torch._dynamo.optimize's argument {name!r} has no meaning for compile-api and is left out")
         return serve(backend=backend, fullgraph=nopython, dynamic=dynamic, disable=bool(more.get("disable", False)))
 
+    # What torch's compiler needs and ours does not is accepted, and says once why nothing happens.
     return {
         "optimize": optimize,
         "optimize_assert": functools.partial(optimize, nopython=True),

@@ -46,6 +46,7 @@ class Deferral:
 
     def load(self) -> ModuleType:
         """Runs the package's ``__init__``, as the first import would have; other threads wait for it as they would."""
+        # As an import does it: packages from the outside in.
         if self.parent is not None and self.parent.waiting:
             self.parent.load()
         if self._claimed():
@@ -76,6 +77,7 @@ class Deferral:
     def _run(self) -> None:
         before = dict(vars(self.module))
         spec: Any = self.spec
+        # Python's own mark of a module that is being imported: other threads that import it wait for its lock.
         spec._initializing = True
         try:
             assert self.spec.loader is not None
@@ -91,6 +93,7 @@ class Deferral:
             spec._initializing = False
             self.loader = None
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self.finder]
+        # An ordinary module from here on, without a detour for each attribute.
         self.module.__class__ = ModuleType
 
     def answer(self, name: str) -> bool:

@@ -61,6 +61,7 @@ def ipex(ctx: Context) -> CompilerFn:
     trains = through_aotgrad(ctx, for_direction, None)
 
     def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
+        # A frozen module has no gradients: it is for graphs that nobody differentiates.
         wanted = (isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs)
         if torch.is_grad_enabled() and any(wanted):
             return trains(gm, example_inputs)

@@ -116,6 +116,7 @@ def define(definition: Any, gm: fx.GraphModule) -> bool:
             elif node.op == "call_function":
                 write = getattr(definition.ops, _POINTWISE[node.target])
                 names[node] = write(*map(operand, node.args))
+            # A fusion gives a list; the partitioner's call expects a tensor where the part returned one.
             elif node.op == "output":
                 single = isinstance(node.args[0], fx.Node)
                 for each in node.all_input_nodes:

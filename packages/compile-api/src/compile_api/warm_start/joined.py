@@ -36,6 +36,7 @@ def described(name: str, compiled: Callable[..., Sequence[object]], artefacts: A
     missing: list[str] = []
 
     def of_graph(inner: Callable[..., Sequence[object]]) -> Plain | None:
+        # Only what the code generator made and put into its cache has a key.
         found = artefacts.of_graphs.get(inner)
         if found is not None and found.key is not None:
             return {
@@ -69,6 +70,7 @@ def taken_up(
             why.append(str(error))
             return None
 
+    # ``restore`` has no way to hand on a reason, so it is noted on the side.
     call = aotgrad.restore(data["plan"], take_up=of_graph) if "plan" in data else None
     if call is None:
         raise NotStored(why[0] if why else "its graph was compiled in another mode, or what is kept of it is damaged")
@@ -83,6 +85,7 @@ def _are_texts(value: object) -> TypeGuard[list[str]]:
 def _loaded(kept: object, artefacts: Artefacts, ledger: Ledger) -> Callable[..., Sequence[object]]:
     if not isinstance(kept, dict) or any(type(kept.get(name)) is not kind for name, kind in _FIELDS.items()):
         raise NotStored("what is kept of a compiled graph is not of this form")
+    # A key becomes part of a path: nothing else may be read as one.
     written_ints = len(kept["written"]) == 2 and all(type(each) is int for each in kept["written"])
     if not written_ints or not _KEY.fullmatch(kept["key"]):
         raise NotStored("what is kept of a compiled graph is not of this form")

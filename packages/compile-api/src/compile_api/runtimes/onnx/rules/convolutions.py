@@ -65,6 +65,8 @@ def _grad_of_weight(
 ) -> Name:
     grad, x, weight, groups = node.args[0], node.args[1], node.args[2], node.args[9]
     kernel = sizes_of(weight)[2:]
+    # Batch and channels change places: then the sum over the batch is the convolution's sum over channels.  Stride and
+    # dilation change places, too.
     exchange = [1, 0, *range(2, 2 + len(kernel))]
     parts = []
     for group in range(groups):
@@ -76,6 +78,7 @@ def _grad_of_weight(
         )  # fmt: skip
         parts.append(b.add("Transpose", full, perm=exchange))
     joined = parts[0] if groups == 1 else b.add("Concat", *parts, axis=0)
+    # Where the stride left a rest of the input, the convolution finds places beyond the kernel.
     axes = list(range(2, 2 + len(kernel)))
     return b.add("Slice", joined, b.constant([0] * len(axes)), b.constant(kernel), b.constant(axes))
 

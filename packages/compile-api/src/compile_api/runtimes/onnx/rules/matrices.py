@@ -34,6 +34,7 @@ def attention(b: Builder, node: fx.Node) -> Sequence[Name]:
     factor = b.constant(1 / math.sqrt(sizes_of(query)[-1]) if scale is None else scale, dtype)
     turned = b.add("Transpose", b.of(key), perm=[0, 1, 3, 2])
     scores = b.add("MatMul", b.add("Mul", b.of(query), factor), turned)
+    # Sizes are known, so the triangle is a constant of the model.
     if argument(node, 4, "is_causal", False):
         hidden = torch.full((rows, columns), -math.inf, dtype=dtype).triu(1)
         scores = b.add("Add", scores, b.constant(hidden))
