@@ -28,6 +28,7 @@ def peak(run: Callable[[], Any]) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         run()
     events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    # Each event is a number of bytes taken or given back: the largest sum so far is the peak.
     events.sort(key=lambda event: event.start_ns())
     return max(accumulate((event.nbytes() for event in events), initial=0))
 

@@ -63,6 +63,8 @@ def _runs(model: torch.nn.Module, calls: Sequence[Call]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """The result of one case in one mode over all lengths."""
+
     of: Varied
     mode: str
     difference: str
@@ -77,6 +79,7 @@ class Outcome:
 
     @property
     def serves_all(self) -> bool:
+        """True if there is at most one more graph, and one more break, than for the first length, for each."""
         return self.all[0] <= 2 * self.first[0] and self.all[1] <= 2 * self.first[1]
 
     def __str__(self) -> str:
@@ -91,6 +94,7 @@ class Outcome:
 def run(of: Varied, mode: str, optimize: Callable[..., Any], log: capture.Log, exact: bool) -> Outcome:
     torch.manual_seed(0)
     plain = of.case.model().train(mode == "training")
+    # Running statistics change at each call, so each of the two has its own.
     copied = copy.deepcopy(plain)
     region = optimize(copied)
     step = infer if mode == "inference" else train
