@@ -136,7 +136,7 @@ class Model:
     image: int = 224
 
     def made(self, device: str, dtype: torch.dtype) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
-        """It, and four inputs to take in turn."""
+        """The model, and four inputs to take in turn."""
         torch.manual_seed(0)
         sizes = Sizes(device, dtype, self.batch, self.length, self.image)
         made = [MODELS[self.name].make(sizes) for _ in range(4)]

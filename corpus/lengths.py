@@ -53,7 +53,8 @@ def varied(case: Case) -> Iterator[Varied]:
 
 
 def _runs(model: torch.nn.Module, calls: Sequence[Call]) -> bool:
-    """Twice, as a model that is given positions out of order may read memory that is nobody's."""
+    """True if the model takes these inputs, and gives the same twice: one that is given positions out of order may read
+    memory that is nobody's."""
     twin = copy.deepcopy(model)
     try:
         return not any(differs(infer(model, model, copy.deepcopy(call)), infer(twin, twin, call)) for call in calls)

@@ -72,7 +72,7 @@ def operators() -> list[Any]:
 
 
 def of_operator(op: Any, limit: int) -> Iterator[Stretched]:
-    """At most ``limit`` samples, each in every way of stretching that eager takes."""
+    """Samples of an operator, at most ``limit`` of them, each in every way of stretching that eager takes."""
     dtype = next((dtype for dtype in (torch.float32, torch.complex64) if dtype in op.dtypes), None) or min(
         op.dtypes, key=str
     )

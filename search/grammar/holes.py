@@ -20,7 +20,7 @@ NAMES = ("a", "b", "c", "h", "t", "u")
 
 
 class Unfilled(Exception):
-    """Nothing that there is fits a hole."""
+    """A hole that nothing in scope fits."""
 
 
 def fill(template: str, scope: Scope, draw: random.Random) -> str:

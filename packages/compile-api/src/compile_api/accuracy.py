@@ -34,7 +34,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 class AccuracyWarning(CaptureWarning):
-    """Under ``options={"check": True}``: a compiled graph computed something else than eager."""
+    """A compiled graph computed something else than eager, found under ``options={"check": True}``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Context:
 
 
 def nothing_lacks() -> str:
-    """For a backend that needs no more than its modules."""
+    """No obstacle, for a backend that needs no more than its modules."""
     return ""
 
 

@@ -84,7 +84,7 @@ class set_stance:  # noqa: N801 - called like a function, and named as its users
         capture.set_stance(self.before)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """As a decorator it changes nothing until the function is called."""
+        """Makes a decorator of it, which changes nothing until the function is called."""
         capture.set_stance(self.before)
 
         @functools.wraps(function)

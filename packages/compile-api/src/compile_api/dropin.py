@@ -45,7 +45,7 @@ _ABSENT = object()
 
 
 def install() -> None:
-    """From now on ``torch.compile`` is ours, in the whole process.  A second call changes nothing."""
+    """Puts ours in the place of ``torch.compile``, in the whole process.  A second call changes nothing."""
     with STATE.served.lock:
         if STATE.served.before:
             return
@@ -61,7 +61,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """``torch.compile`` is torch's again.  What was compiled in between stays as it is."""
+    """Gives ``torch.compile`` back to torch.  What was compiled in between stays as it is."""
     with STATE.served.lock:
         for (module, name), original in STATE.served.before.items():
             namespace = vars(sys.modules[module])

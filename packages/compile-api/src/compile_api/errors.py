@@ -8,7 +8,8 @@ class CompileApiError(Exception):
 
 
 class UnknownBackend(CompileApiError, ValueError, RuntimeError):
-    """No backend of that name is registered.  ``torch.compile`` raises a ``RuntimeError`` there: this is one too."""
+    """A backend's name that nobody has registered.  ``torch.compile`` raises a ``RuntimeError`` there: this is one
+    too."""
 
 
 class BackendNotReady(CompileApiError, ImportError):
@@ -25,7 +26,7 @@ class BadOption(CompileApiError, ValueError, RuntimeError):
 
 
 class MissingGradients(CompileApiError):
-    """Under ``options={"check": True}``: a backward in a graph leaves out leaves that eager's reaches."""
+    """A backward in a graph that leaves out leaves which eager's reaches, found under ``options={"check": True}``."""
 
 
 class NothingToMinify(CompileApiError):

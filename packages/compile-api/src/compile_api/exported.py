@@ -77,7 +77,7 @@ class _Writer:
         self.graph = fx.Graph()
         self.held: dict[str, Any] = {}
         self.nodes: dict[int, fx.Node] = {}
-        """By the identity of a tensor: where the new graph has it."""
+        """The nodes of the new graph that have a tensor, by the tensor's identity."""
 
     def module(self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object) -> fx.GraphModule:
         self.take(args, kwargs)
@@ -167,7 +167,7 @@ class _Writer:
 
 
 def _parameters(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Of each parameter: how the graph spells it, what it is if left out, and what it is in this call."""
+    """The parameters of the function: how the graph spells each, its default, and its value in this call."""
     called = function.forward if isinstance(function, torch.nn.Module) else function
     bound = inspect.signature(called).bind(*args, **kwargs)
     optional = False
@@ -249,12 +249,12 @@ def _tensors(values: Sequence[object]) -> list[torch.Tensor]:
 
 
 def _first(values: Sequence[object]) -> list[int]:
-    """Of each tensor in the arguments: the place where it stands first."""
+    """The place of each tensor's first occurrence among the arguments."""
     first: dict[int, int] = {}
     return [first.setdefault(id(tensor), place) for place, tensor in enumerate(_tensors(values))]
 
 
 @has_side_effect
 def expect(expected: Expected, given: Sequence[object]) -> None:
-    """In an exported graph: raises where it is called with what it was not made for."""
+    """Raises where an exported graph is called with something that it was not made for."""
     expected.check(given)

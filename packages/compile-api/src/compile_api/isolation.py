@@ -77,7 +77,7 @@ class Isolated:
 
 
 def _serve(line: multiprocessing.connection.Connection, backend: str, programs: tuple[str, ...]) -> None:
-    """In the other process: case after case, until nobody asks any more."""
+    """Serves case after case in the other process, until nobody asks any more."""
     for each in programs:
         import_program(each)
     fails = failure_of(backend_function(backend, strict=True))

@@ -51,7 +51,7 @@ class GraphCaptured:
 
 @dataclass(frozen=True, slots=True)
 class LayersShared:
-    """So many equal layers of a graph, each of so many operators, were traced and compiled once."""
+    """A stack of equal layers of a graph, each of so many operators, that were traced and compiled once."""
 
     layers: int
     operators: int

@@ -30,7 +30,7 @@ class Written:
 
 
 def written(gm: fx.GraphModule, compiled: inductor.CompiledGraph) -> Written:
-    """Both sums for one compiled graph; nothing where it runs operator by operator."""
+    """The bytes that eager and one compiled graph write; zero where the graph runs operator by operator."""
     if compiled.report.failure is not None:
         return Written()
     eager = sum(_result_bytes(node) for node in gm.graph.nodes if node.op == "call_function" and not _is_view(node))

@@ -24,7 +24,8 @@ class CompileOptions:
     cuda_graphs: bool = False
     """Kernels on a CUDA device are recorded once and replayed."""
     cuda_graph_pool_bytes: int | None = None
-    """No graph is recorded once the pool that all of them share has reserved this much; None is no limit."""
+    """The most that the pool of all recorded graphs may have reserved for another one to be recorded; None is no
+    limit."""
     cuda_graph_recordings: int = 16
     """The number of recordings kept of one graph, over all its sizes; further sizes start their kernels one by one."""
     max_autotune: bool = False

@@ -32,7 +32,7 @@ _EAGER_AT_FIRST = ("eager_then_compile", "aot_eager_then_compile")
 
 
 def replacements(told: Told, serve: Callable[..., Any]) -> Replacements:
-    """By module of torch's, what to put under which name.  ``serve`` is our ``torch.compile``."""
+    """Our functions by torch's module and the name in it.  ``serve`` is our ``torch.compile``."""
     shared = {
         "reset": reset,
         "disable": _disable,

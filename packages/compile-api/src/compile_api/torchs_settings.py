@@ -125,7 +125,8 @@ def follow(told: Told) -> Callable[[], None]:
 
 
 def tell_of_changes_in_place(told: Told) -> None:
-    """Of sets, lists and dicts, which are changed without anybody being asked."""
+    """Tells of sets, lists and dicts that differ from torch's defaults: they are changed without anybody being
+    asked."""
     _tell(told, lambda entry: isinstance(entry.default, set | list | dict))
 
 

@@ -209,7 +209,8 @@ class CudaDriver(TorchTensors):
 
     @contextmanager
     def _allocating_in_pool(self) -> Iterator[None]:
-        """On the stream of the recordings, because blocks of one stream are not given to another."""
+        """Allocates in the pool, on the stream of the recordings, because blocks of one stream are not given to
+        another."""
         with torch.cuda.stream(self._stream):
             cuda_beginAllocateCurrentThreadToPool(self.index, self._pool)
             try:

@@ -101,7 +101,7 @@ class EmulatedDriver(TorchTensors):
         return Call(fn, arguments, homes, fill), moved if isinstance(result, list | tuple) else moved[0]
 
     def follow(self) -> None:
-        """There is no other stream."""
+        """Does nothing: there is no other stream."""
 
     def launch(self, graph: Call, sources: Sequence[Tensor]) -> None:
         graph.fill(sources)

@@ -1,4 +1,4 @@
-"""From a call to a Recording.
+"""Making a recording out of one call.
 
 Exists to hold the order in which a recording is made: take what must stay, record, look at what is left, note the
 allocator's state, let everything go.  Must not know when recording is worth it.

@@ -92,7 +92,7 @@ class Tensor:
         return self.device.compute("mul", self, other)
 
     def add_(self, other: Tensor | int) -> Tensor:
-        """In place."""
+        """Adds in place, which counts as a write."""
         self.storage.version += 1
         return self.device.compute("add", self, other, out=self)
 
@@ -337,7 +337,7 @@ class Device:
             self._graph = None
 
     def follow(self) -> None:
-        """There is one stream."""
+        """Does nothing: there is one stream."""
 
     def launch(self, graph: SimulatedGraph, sources: Sequence[Tensor]) -> None:
         if sources:

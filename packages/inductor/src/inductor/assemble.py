@@ -1,4 +1,4 @@
-"""From a program to a callable: kernels printed, built and loaded, the wrapper around them printed and bound."""
+"""Assembles a program into a callable: kernels printed, built and loaded, the wrapper around them printed and bound."""
 
 from __future__ import annotations
 

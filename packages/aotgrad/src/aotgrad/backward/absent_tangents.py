@@ -133,7 +133,7 @@ def _zeros(graph: fx.Graph, source: fx.Node) -> fx.Node:
 
 
 def _sizes(graph: fx.Graph, sizes: Sequence[Any]) -> list[Any]:
-    """These sizes, computed from those that the graph is given."""
+    """The sizes as arguments of a node, computed from those that the graph is given."""
     if all(isinstance(size, int) for size in sizes):
         return list(sizes)
     nodes = SizeNodes(graph)

@@ -115,7 +115,7 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Without statistics to update; with them, the functional form above is what the graph has."""
+    """A batch norm without statistics to update; with them, the functional form above is what the graph has."""
     if training or running_mean is None or running_var is None:
         if running_mean is not None:
             return NotImplemented

@@ -95,7 +95,7 @@ def runs_in_backward(node: fx.Node) -> bool:
 
 
 def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
-    """Both graphs; forward nodes in `recomputed` run again in backward instead of being saved."""
+    """The two graphs; forward nodes in `recomputed` run again in backward instead of being saved."""
     split = sum(not isinstance(role, Gradient) for role in joint.outputs)
     results, gradients = joint.values[:split], joint.values[split:]
     keep = needed(gradients)

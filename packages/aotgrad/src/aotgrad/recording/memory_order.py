@@ -73,7 +73,8 @@ def corrected(func: OpOverload, args: Sequence[object], result: object) -> Any:
 
 
 def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> torch.Tensor:
-    """On CPUs the layout of a concatenation of two parts, of which one may be empty; torch's rule in Python indexes."""
+    """A roll on CPUs lies as a concatenation of two parts, of which one may be empty; torch's rule in Python
+    indexes."""
     is_known = has_known_layout(x) and all(isinstance(shift, int) for shift in shifts)
     if x.device.type != "cpu" or not is_known or not x.numel() or not dims or x.is_contiguous():
         return result
@@ -84,12 +85,12 @@ def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[Any], dims: Se
 
 
 def _attention(result: tuple[torch.Tensor, torch.Tensor], query: torch.Tensor, *_: object) -> Sequence[torch.Tensor]:
-    """The logarithms of sums are as exact as the kernel's sums; torch 2.11 and 2.12 say float32 always."""
+    """Attention's logarithms of sums are as exact as the kernel's sums; torch 2.11 and 2.12 say float32 always."""
     return result[0], _of_dtype(result[1], torch.float64 if query.dtype == torch.float64 else torch.float32)
 
 
 def _counts(result: torch.Tensor, x: torch.Tensor, weights: torch.Tensor | None = None, *_: object) -> torch.Tensor:
-    """Integers of 64 bits, or the sums of weights; torch 2.11 says the dtype of what is counted."""
+    """Counts are integers of 64 bits, or sums of weights; torch 2.11 says the dtype of what is counted."""
     if weights is None:
         return _of_dtype(result, torch.int64)
     return _of_dtype(result, torch.float32 if weights.dtype == torch.float32 else torch.float64)
@@ -109,7 +110,7 @@ def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: obj
 
 
 def _normalized_by_groups(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
-    """By the format of the operand; from torch 2.14 on the fake says contiguous."""
+    """A group norm's result lies by the format of the operand; from torch 2.14 on the fake says contiguous."""
     result = _with_statistics(result, x, *rest)
     return _by_format(result[0], x), *result[1:]
 
@@ -123,7 +124,7 @@ def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) 
 
 
 def _gradient_of_normalized(result: Sequence[torch.Tensor], _: object, x: torch.Tensor, *__: object) -> Any:
-    """As the operand of the batch norm is read, however what arrives lies; a fake says as what arrives."""
+    """A batch norm's gradient lies as its operand is read, however the tangent lies; a fake says as the tangent."""
     if x.device.type != "cpu" or not isinstance(result[0], torch.Tensor) or not _has_known_format(x):
         return result
     return _laid_out_as(result[0], memory_format_of(x)), *result[1:]
@@ -154,7 +155,7 @@ def memory_format_of(x: torch.Tensor) -> torch.memory_format:
 
 
 def _format_seen(x: torch.Tensor, innermost: torch.memory_format) -> torch.memory_format:
-    """By strides, which may have holes; contiguous where the channels are not innermost."""
+    """The memory format read off strides, which may have holes; contiguous where the channels are not innermost."""
     least, order = 1, (1, *range(x.dim() - 1, 1, -1), 0)
     for dim in order:
         is_ambiguous = dim == 0 and least == x.stride(1)  # one channel, or images of one element
@@ -185,7 +186,7 @@ def _contiguous(result: torch.Tensor, *_: object) -> torch.Tensor:
 
 
 def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
-    """As the operand lies, without its gaps; torch 2.11 says contiguous of some, and all of others."""
+    """The result lies as the operand, without its gaps; torch 2.11 says contiguous of some, and all of others."""
     return torch.empty_like(x, dtype=result.dtype) if has_known_layout(x) else result
 
 
@@ -206,7 +207,8 @@ def _gradient_of_elu(result: torch.Tensor, grad: torch.Tensor, *rest: object) ->
 
 
 def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: object, noise: torch.Tensor, *rest: object) -> torch.Tensor:
-    """In training the noise is multiplied by what arrives, in this order; torch's rule in Python has the other."""
+    """In training the gradient lies as the noise times the tangent, in this order; torch's rule in Python has the
+    other."""
     training = rest[2]
     if not training or not has_known_layout(grad) or not has_known_layout(noise):
         return result
@@ -214,7 +216,8 @@ def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: object, noise: torch.
 
 
 def _with_gaps(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
-    """As what is written to; torch's rule in Python, which is taken where sizes are dynamic, says dense."""
+    """The result lies as the operand that is written to; torch's rule in Python, taken where sizes are dynamic, says
+    dense."""
     return result.new_empty_strided(x.shape, x.stride()) if has_gaps(x) else result
 
 

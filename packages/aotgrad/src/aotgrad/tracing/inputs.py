@@ -1,4 +1,4 @@
-"""From the caller's arguments to graph inputs: fake tensors made, duplicates found, shared memory grouped.
+"""Graph inputs from the caller's arguments: fake tensors made, duplicates found, shared memory grouped.
 
 Must not know: how a graph is traced or run.
 """

@@ -69,7 +69,7 @@ def python() -> Finding:
 
 
 def headers() -> Finding:
-    """Only Triton's launcher, built on machines with a GPU, includes them."""
+    """Checks for Python's headers, which only Triton's launcher includes, built on machines with a GPU."""
     found = (Path(sysconfig.get_paths()["include"]) / "Python.h").exists()
     if found:
         return Finding(True, "Python's headers")

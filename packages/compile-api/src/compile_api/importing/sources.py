@@ -134,7 +134,7 @@ class NoGeneratedCode:
     class PyCodeCache:
         @staticmethod
         def stack_frames_for_code(path: str, line: int) -> None:
-            """None of its lines: it has not been imported."""
+            """None, as no frame is of its lines: it has not been imported."""
 
 
 def _giving(answer: type) -> Callable[[Deferral], type]:

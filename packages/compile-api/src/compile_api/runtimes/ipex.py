@@ -31,7 +31,7 @@ _ENDED = (
 
 
 def lacks_matching_torch() -> str:
-    """It dies at import beside another torch than its own, so versions are compared before."""
+    """The obstacle of another torch than its own, beside which it dies at import: versions are compared before."""
     theirs = importlib.metadata.version(_PACKAGE).split("+")[0].split(".")[:2]
     ours = torch.__version__.split("+")[0].split(".")[:2]
     if theirs == ours:

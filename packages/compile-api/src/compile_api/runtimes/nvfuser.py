@@ -39,7 +39,7 @@ _NO_WHEELS = (
 
 
 def lacks_a_build() -> str:
-    """Its extension is built against one torch and one CUDA."""
+    """The obstacle of a missing or other build: its extension is built against one torch and one CUDA."""
     if not torch.cuda.is_available():
         return "needs an NVIDIA GPU, and there is none"
     try:

@@ -25,7 +25,7 @@ class Artefact:
 
 @dataclass(slots=True)
 class Artefacts:
-    """Of one compiled function.  The graphs as capture recorded them are known by their operators."""
+    """The artefacts of one compiled function.  The graphs as capture recorded them are known by their operators."""
 
     of_graphs: weakref.WeakKeyDictionary[Callable[..., object], Artefact] = field(
         default_factory=weakref.WeakKeyDictionary

@@ -125,7 +125,7 @@ class Run:
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """Its launches, wave after wave."""
+        """The launches of the run, wave after wave."""
         return tuple(launch for wave in self.waves for launch in wave)
 
     @property

@@ -115,12 +115,12 @@ def differs(left: Value, right: Operand) -> Value:
 
 
 def maximum(left: Operand, right: Operand) -> Value:
-    """Of two zeros the right one, whatever their signs."""
+    """The larger operand; of two zeros the right one, whatever their signs."""
     return call("maximum", left, right)
 
 
 def minimum(left: Operand, right: Operand) -> Value:
-    """Of two zeros the right one, whatever their signs."""
+    """The smaller operand; of two zeros the right one, whatever their signs."""
     return call("minimum", left, right)
 
 

@@ -296,7 +296,8 @@ def lerp_scalar(start: Value, end: Value, weight: float) -> Value:
 
 @row(aten.lerp.Tensor, operands=3)
 def lerp(start: Value, end: Value, weight: Value) -> Value:
-    """From the nearer end, rounded once: what lies between the ends of a dtype must not leave it on the way."""
+    """Interpolates from the nearer end, rounded once: what lies between the ends of a dtype must not leave it on the
+    way."""
     near = absolute(weight) < 0.5
     return call("fma", end - start, where(near, weight, weight - 1.0), where(near, start, end))
 

@@ -212,8 +212,8 @@ def largest_backward(
 
 
 def _gathered(x: Tensor, windows: Sequence[Windows], part: Callable[[Sequence[Index]], Value]) -> Tensor | Declined:
-    """For every element of ``x`` the sum of ``part`` over the windows that cover it, in their order.  It starts from
-    zero, as eager's does, so that no zero is negative."""
+    """The sum of ``part`` over the windows that cover each element of ``x``, in their order.  It starts from zero, as
+    eager's does, so that no zero is negative."""
     orders = [range(w.most_over_one) for w in windows]
     if math.prod(len(order) for order in orders) > costs.ANY.window_written_out:
         return Declined("too many windows over one element")

@@ -40,7 +40,7 @@ class Group:
     alive: bool = True
     """False once it was merged into another group."""
     members: list[int] = field(default_factory=list)
-    """Its operations, by their position in the program."""
+    """The operations of the group, by their position in the program."""
 
 
 def fuse(graph: Graph) -> list[Operation]:

@@ -36,7 +36,7 @@ def merge(first: Nest, second: Nest) -> Nest | None:
 
 
 def _laid(first: Nest, second: Nest) -> Iterator[tuple[Nest, Nest]]:
-    """Both nests over common axes, in every way that may work."""
+    """The two nests over common axes, in every way that may work."""
     # The caller takes the first that gives loops.
     if (whole := overlay(first.domain, second.domain)) is not None:
         yield from _whole(first, second, whole)
@@ -68,7 +68,7 @@ def _turned(first: Nest, second: Nest) -> Overlay | None:
 
 
 def _whole(first: Nest, second: Nest, over: Overlay) -> Iterator[tuple[Nest, Nest]]:
-    """Both nests over all of the common axes, if they reduce over the same ones."""
+    """The two nests over all of the common axes, if they reduce over the same ones."""
     left = {piece for axis in first.reduced for piece in over.left_pieces[axis]}
     right = {piece for axis in second.reduced for piece in over.right_pieces[axis]}
     # Both reduce, but not along the same axes: a row of one is no row of the other.

@@ -50,7 +50,7 @@ class Alternative:
 
 
 def alternatives(work: Sequence[Work], graph: Graph) -> Iterator[Alternative]:
-    """For each product of a graph one kernel, with as much of the work around it as it can take in."""
+    """The kernels that products of a graph may become, each with as much of the work around it as it can take in."""
     readers: dict[str, list[int]] = {}
     for number, item in enumerate(work):
         for name in _reads(item, graph):

@@ -59,7 +59,7 @@ def _triton() -> str:
 
 @cache
 def _sources() -> str:
-    """This package as it is, by its contents: installing it anew changes nothing, and every change of it does."""
+    """A digest of this package by its contents: installing it anew changes nothing, and every change of it does."""
     files = sorted(path for path in SOURCES.rglob("*") if path.suffix in _READ)
     return key_of(text for path in files for text in (path.name, path.read_text(encoding="utf-8")))
 

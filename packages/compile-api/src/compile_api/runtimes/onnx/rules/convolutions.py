@@ -34,8 +34,8 @@ def _spread(values: Sequence[int], rank: int) -> list[int]:
 
 @rule(aten.convolution_backward.default)
 def convolution_backward(b: Builder, node: fx.Node) -> Sequence[Name | None]:
-    """Both gradients of an ordinary convolution are convolutions: of the output's gradient with the weight, and of the
-    input with the output's gradient, batch and channels exchanged."""
+    """The gradients of an ordinary convolution, which are convolutions: of the output's gradient with the weight, and
+    of the input with the output's gradient, batch and channels exchanged."""
     grad, x, _, _, stride, padding, dilation, _, _, _, mask = node.args
     rank = len(sizes_of(x)) - 2
     stride, padding, dilation = (_spread(each, rank) for each in (stride, padding, dilation))

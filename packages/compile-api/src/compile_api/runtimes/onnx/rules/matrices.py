@@ -27,7 +27,7 @@ def addmm(b: Builder, node: fx.Node) -> Name:
 
 @rule(aten._scaled_dot_product_flash_attention_for_cpu.default)
 def attention(b: Builder, node: fx.Node) -> Sequence[Name]:
-    """Its second result, the logarithm of the softmax's denominator, is what its backward starts from."""
+    """Attention, with the logarithm of the softmax's denominator as second result, from which its backward starts."""
     query, key, value = node.args[:3]
     mask, scale = node.kwargs.get("attn_mask"), node.kwargs.get("scale")
     dtype, rows, columns = dtype_of(query), sizes_of(query)[-2], sizes_of(key)[-2]

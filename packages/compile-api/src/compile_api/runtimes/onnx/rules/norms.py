@@ -32,7 +32,7 @@ def layer_norm(b: Builder, node: fx.Node) -> Sequence[Name]:
 
 @rule(aten._native_batch_norm_legit_no_training.default, aten.native_batch_norm.default)
 def batch_norm(b: Builder, node: fx.Node) -> Sequence[Name]:
-    """With the running statistics; ``takes`` leaves the one that collects them to torch."""
+    """A batch norm with the running statistics; ``takes`` leaves the one that collects them to torch."""
     x, weight, bias, mean, variance = node.args[:5]
     count, dtype = sizes_of(mean), dtype_of(x)
     scale = b.of(weight) if weight is not None else b.constant(torch.ones(count, dtype=dtype))
