@@ -92,6 +92,7 @@ def behind(outputs: Sequence[torch.Tensor]) -> list[set[int]]:
 
 
 def _first(output: torch.Tensor, edges: dict[tuple[object, int], int]) -> set[int]:
+    """The outputs that autograd comes to first from one of them."""
     found: set[int] = set()
     seen: set[Any] = set()
     waiting = [output.grad_fn]
@@ -102,6 +103,7 @@ def _first(output: torch.Tensor, edges: dict[tuple[object, int], int]) -> set[in
         seen.add(step)
         for edge in step.next_functions:
             number = edges.get(edge)
+            # Another output is where the search ends: what is behind it belongs to that one.
             if number is None:
                 waiting.append(edge[0])
             else:

@@ -67,6 +67,7 @@ class Staged:
         self._backward = pair.backward
 
     def _freeing_of(self, place: int) -> Freeing:
+        """The conditions under which a stage's saved tensors are let go."""
         behind = tuple(self.layout.behind[number] for number in self.stages[place].outputs)
         read = self.results[place]
         return Freeing(behind, sum(self.read[place]), False, len(read.own), read.computed_again)
@@ -80,12 +81,14 @@ class Staged:
 
     def _saved_for(self, stage: Stage) -> list[bool]:
         """For each saved tensor whether the backward of a stage reads it."""
+        # Backward for fewer tangents tells which are read, and is made for known sizes only.
         if not self.known_sizes:
             return [True] * len(self._saved)
         read = self.fewer.half(frozenset(range(self.count)).difference(stage.outputs)).inputs
         return [role in read or role.name in self._always for role in self._saved]
 
     def __call__(self, *given: object) -> tuple[Any, ...]:
+        # Autograd follows the stages below, and nothing within the graph.
         with torch.no_grad():
             found = self.forward([*given])
         layout = self.layout
@@ -112,6 +115,7 @@ class Staged:
     def gradients(
         self, sizes: Sequence[object], saved: Sequence[object], arriving: Sequence[object], arrived: Sequence[object]
     ) -> dict[Gradient, Any]:
+        """The gradients by role, computed for the tangents that arrived."""
         absent = {number for number, tangent in enumerate(arriving) if tangent is None}
         given = [*sizes, *saved, *arriving]
         found: Sequence[Any]
@@ -197,6 +201,7 @@ class _Stage(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *tangents: Any) -> Any:
+        # Autograd calls a node that it passes for others' sake.
         if all(tangent is None for tangent in tangents):
             return (None,) * len(ctx.needs_input_grad)
         staged: Staged = ctx.call.staged
@@ -238,6 +243,7 @@ def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
     saved = saved_by(ctx, reads)[: len(read)] if any(read) else [None] * len(read)
     with torch.no_grad():
         found = staged.gradients(ctx.call.sizes, saved, given, arriving)
+    # Gradients that are a tangent itself are no results of the compiled graph.
     found = {**found, **{role: arriving[number] for role, number in staged.passed_on.items()}}
     return {role: None if absent.issuperset(role.tangents) else gradient for role, gradient in found.items()}
 

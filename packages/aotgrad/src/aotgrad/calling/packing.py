@@ -40,6 +40,7 @@ class PackedProgram:
         self.gradients: dict[int, Opened] = {}
 
     def __call__(self, recorder: Recorder, args: Sequence[object]) -> Sequence[Any]:
+        # In force until all is traced: backward sees the objects, too.
         recorder.until_traced.enter_context(SubclassDispatch())
         recorder.until_traced.enter_context(functional.hidden())
         values = wrap_all(self.wrappings, args)
@@ -68,6 +69,7 @@ class PackedProgram:
         self.returned, kept = [], []
         for output in outputs:
             wrapping, inner = unwrap(output) if isinstance(output, torch.Tensor) else (None, [output])
+            # The caller gets its own object back, whatever it wraps.
             if id(output) in own:
                 self.returned.append(own[id(output)])
                 continue
@@ -89,6 +91,7 @@ def open_arguments(args: Sequence[object], *, dynamic: bool) -> tuple[tuple[Wrap
 def with_wrappings(signature: Signature, wrappings: Sequence[Wrapping | None]) -> Signature:
     """The same signature, where tensors within an object want gradients if the object does."""
     within = list(wrapped_positions(wrappings))
+    # One graph input would stand for parts of two objects, and its gradient for both.
     if signature.duplicates and any(within[position] for position, _ in signature.duplicates):
         raise Unsupported("two tensor subclass objects hold the same tensor", "pass copies")
     inputs = [

@@ -79,6 +79,7 @@ class Outputs:
         """The expression of a chain of steps; those up to one of several views become a line of their own."""
         expression, inside = base, False
         for step in steps:
+            # One of several views: the call that makes them all is a line, which others may use.
             if isinstance(step, Step) and step.target is operator.getitem:
                 several = expression.join(mode) if inside else expression
                 expression, inside = f"{self._call(several, step.args[0])}[{step.args[0]}]", False
@@ -110,6 +111,7 @@ def _step(source: Source, expression: str, step: Any, base: str) -> str:
 
 
 def _mode_of(step: Followed | Unfollowed) -> Callable[[], AbstractContextManager[None]]:
+    # Turning gradients on is not enough where inference mode is on.
     within = torch.is_inference_mode_enabled()
     if isinstance(step, Followed):
         return with_gradients if within else torch.enable_grad

@@ -83,7 +83,9 @@ def nll_loss_backward(
     arriving = wide(grad) / wide(total) if reduction == _MEAN else wide(grad)
     if reduction == _NONE and x.dim() > 1:
         arriving = arriving.unsqueeze(dim)
+    # Where no row counts, the mean divides by zero: rows that do not count get zero all the same.
     value = torch.where(counts, rows * arriving, 0.0)
+    # A comparison with each class instead of a scatter: it fuses with what comes before and after.
     classes = torch.arange(x.shape[dim], device=x.device)
     if dim == 1:
         classes = classes.unsqueeze(0)

@@ -90,6 +90,7 @@ class EarlyRules(TorchFunctionMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:
+        # They compute and change nothing, and tracing asks them for every input and result.
         if func in QUESTIONS:
             return func(*args, **(kwargs or {}))  # type: ignore[operator]
         result = self._run(_torchs_own(func), args, dict(kwargs or {}))
@@ -122,6 +123,7 @@ class EarlyRules(TorchFunctionMode):
                 return result
         if func is torch.autograd.grad:
             refuse_gradients_from_outside(self._arrived, *args[:2])
+        # The mode is off within its own handler; what backward calls, such as hooks, is to be met here, too.
         if func is torch.autograd.grad and not (kwargs["is_grads_batched"] or kwargs["materialize_grads"]):
             with self:
                 return _gradients(*args, **kwargs)

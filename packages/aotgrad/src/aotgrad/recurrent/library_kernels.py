@@ -80,6 +80,7 @@ def lstm_layer_backward(
     states: Tensor, last_state: Tensor, last_cell: Tensor, kept: Tensor, has_biases: bool, reverse: bool,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     memory = _memory(kept)
+    # A copy has taken the place of what forward kept: an empty tensor of its own.
     if memory is None:
         memory = _memory(lstm_layer(input, weights, state, cell, has_biases, reverse)[3])
     found = torch.ops.aten.mkldnn_rnn_layer_backward.default(
@@ -146,6 +147,7 @@ def cudnn_network_backward(
 ) -> list[Tensor]:  # fmt: skip
     first, cell, size, projected = _started(states)
     memory = _memory(kept)
+    # Running forward again would drop other elements.
     if memory is None and dropout:
         raise AotgradError("what cuDNN dropped in forward was lost on the way to backward")
     if memory is None and train:
@@ -177,12 +179,14 @@ def _random_state(device: torch.device, dropout: float) -> Iterator[Tensor | Non
         yield None
         return
     state, drawn = _dropout_of(device)
+    # A captured graph must not wait for events from outside of it.
     if torch.cuda.is_current_stream_capturing():
         yield state
         return
     stream = torch.cuda.current_stream(device)
     stream.wait_event(drawn)
     yield state
+    # The next network that draws waits until this one has.
     drawn.record(stream)
 
 
@@ -218,6 +222,7 @@ def _buffer(
     offsets, elements = _layout(shapes, config, weights[0].dtype, weights[0].device)
     memory = weights[0].untyped_storage()
     together = all(weight.untyped_storage().data_ptr() == memory.data_ptr() for weight in weights)
+    # As ``flatten_parameters`` left them: nothing is copied.
     if together and tuple(weight.storage_offset() for weight in weights) == offsets:
         return weights[0].new_empty(0).set_(memory, 0, (elements,))
     copies = [weight.detach().clone() for weight in weights]

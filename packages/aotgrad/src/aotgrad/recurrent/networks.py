@@ -198,6 +198,7 @@ class _Steps(torch.autograd.Function):
             kind, grad_states, grad_cell, states, kept, state, cell, weight, projection, reverse
         )
         of_input = of_state = found
+        # Input and state differ in the gate of new alone: the reset is between them.
         if kind == "gru":  # reset, update, the state's part of new, new
             wide = state.shape[1]
             of_state, of_input = found[..., : 3 * wide], torch.cat([found[..., : 2 * wide], found[..., 3 * wide :]], 2)
@@ -236,6 +237,7 @@ def _by_onednn(layer: Layer, input: Tensor) -> tuple[Tensor, ...]:
     if _followed(given):
         states, last, last_cell = _OneDNN.apply(layer.has_biases, layer.reverse, *given)
     else:
+        # Without gradients the kernel keeps nothing, so that graphs can tell the sizes of its results.
         states, last, last_cell, _ = torch.ops.aten.mkldnn_rnn_layer.default(
             input.contiguous(), *matrices, *biases, state.contiguous(), cell.contiguous(), layer.reverse, [],
             library_kernels.LSTM_OF_ONEDNN, cell.shape[-1], 1, layer.has_biases, False, False, False,

@@ -90,6 +90,7 @@ def _gru(
     order: Sequence[int],
 ) -> None:  # fmt: skip
     of = partial(_columns, count=len(order), size=state.shape[1])
+    # Slices for all steps are made once: in the loop every operator counts.
     of_input, new_of_input, results = of(gates, first=0, stop=2), of(gates, first=2, stop=3), states.unbind(0)
     products, both = of(rows, first=0, stop=3), of(rows, first=0, stop=2)
     reset, update, of_state, new = (of(rows, first=gate, stop=gate + 1) for gate in range(4))
@@ -98,7 +99,9 @@ def _gru(
             torch.mm(state, weight, out=products[step])
         else:
             torch.addmm(bias, state, weight, out=products[step])
+        # Reset and update lie side by side, so one call does both.
         both[step].add_(of_input[step]).sigmoid_()
+        # The reset gate acts on the state's part with its bias, which is why this bias is not in ``gates``.
         torch.addcmul(new_of_input[step], reset[step], of_state[step], out=new[step]).tanh_()
         state = torch.lerp(new[step], state, update[step], out=results[step])
 
@@ -113,9 +116,11 @@ def _lstm(
     enter, forget, new, leave, cells, shown = (of(rows, first=gate, stop=gate + 1) for gate in range(6))
     for step in order:
         torch.addmm(inputs[step], state, weight, out=products[step])
+        # The gates in and forget lie side by side, so one call does both.
         both[step].sigmoid_()
         new[step].tanh_()
         leave[step].sigmoid_()
+        # Everything is written to the memory that backward reads.
         cell = torch.mul(forget[step], cell, out=cells[step]).addcmul_(enter[step], new[step])
         torch.tanh(cell, out=shown[step])
         if projection is None:
@@ -158,6 +163,7 @@ def steps_backward(
             for_projection = _summed(projected, leave * shown)
     elif kind == "gru":
         reset, update, of_state, new = kept.chunk(4, -1)
+        # Factors between a step's state and its gates: of all steps at once, as they depend on kept values alone.
         to_new = (1 - update) * (1 - new * new)
         to_update = (before - new) * update * (1 - update)
         rates = torch.stack([to_new * of_state * reset * (1 - reset), to_update, to_new * reset, to_new], 2)
@@ -165,6 +171,7 @@ def steps_backward(
     else:
         rates = (1 - states * states if kind == "rnn_tanh" else (states > 0).to(states.dtype)).unsqueeze(2)
         found, first = _scan(grad_states, rates, None, weight, reverse)
+    # Of a GRU the last column, of new, does not come from the state's product.
     return found, first, first_cell, _summed(found[..., : weight.shape[0]], before), for_projection
 
 
@@ -188,10 +195,12 @@ def _scan(
     wide = weight.shape[0]
     grad = torch.zeros_like(gradients[0])
     found: list[Tensor] = []
+    # Against the order of forward: each step's state is the next one's input.
     for step in range(len(gradients))[:: 1 if reverse else -1]:
         grad = grad + gradients[step]
         gates = (grad.unsqueeze(1) * rate[step]).flatten(1)
         found.append(gates)
+        # A GRU's state goes on to the next step past the gates, too.
         if carries is None:
             grad = torch.mm(gates, weight)
         else:
@@ -217,6 +226,7 @@ def _lstm_backward(
         projected.append(grad)
         if projection is not None:
             grad = torch.mm(grad, projection)
+        # The cell gets a gradient from the step behind it and from the state that shows it.
         grad_cell = torch.addcmul(grad_cell, grad, to_cell[step])
         inner = (grad_cell.unsqueeze(1) * rate[step]).flatten(1)
         found.append(torch.cat([inner, grad * to_leave[step]], 1))
@@ -271,6 +281,7 @@ def written_out(
     if reverse:
         states.reverse()
         kept.reverse()
+    # An operator has as many results for each kind.
     nothing = gates.new_empty(0)
     return torch.stack(states), nothing if cell is None else cell, torch.stack(kept) if kept and keep else nothing
 

@@ -44,6 +44,7 @@ def compile_parts(gm: fx.GraphModule, found: Split, compile_part: CompilePart) -
         examples = [node.meta["example_value"] for node in part.inputs]
         compiled[number] = compile_part(part, examples, insist)
     call = _written(gm, found, compiled, writing)
+    # After an error nothing has been written: the caller may run the program in eager from its beginning.
     call.all_or_nothing = not _raises_after_writing(found, writing)  # type: ignore[attr-defined]
     return call
 
