@@ -61,6 +61,7 @@ class CompiledFunction:
         self._compiled.setdefault(key, []).append(entry)
         results = call(*leaves)
         if not isinstance(results, Sequence) or len(results) != returned.num_leaves:
+            # A compiler that returned something else: its entry must not serve another call.
             self._compiled[key].remove(entry)
             found = f"got {len(results)}" if isinstance(results, Sequence) else f"got {kind(results)}"
             raise WrongArguments(miscounted("inference", returned.num_leaves, found))
@@ -184,6 +185,7 @@ class CompiledModule(nn.Module):
     def forward(self, *args: object, **kwargs: object) -> Any:
         with self._call.compiling:  # while it is traced, the module has other tensors
             state = self._state()
+        # Part of the key: a module in training has another graph.
         modes = tuple(module.training for module in self.module.modules())
         return self._call(state, modes, args, kwargs)
 

@@ -139,6 +139,7 @@ def write_to_file(path: str) -> None:
 def _print_record(record: object) -> None:
     for artifact, text in _TEXTS[type(record)](record) if type(record) in _TEXTS else ():
         logger = _logger(artifact)
+        # Chosen here, and not switched off by the program's own configuration.
         if logger.level and logger.isEnabledFor(logging.INFO):
             logger.info(text)
 

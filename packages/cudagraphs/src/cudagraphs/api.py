@@ -98,6 +98,7 @@ def capture(
     captured = capture_on(
         pools, fn, example_inputs, static_inputs=static_inputs, mutated_inputs=mutated_inputs, options=options
     )
+    # A reason of the function's own says more.
     if refusal is not None and captured.refusal is None:
         captured.refusal = refusal.refused(captured.__name__)
     return captured

@@ -144,6 +144,7 @@ def copier(destinations: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Any]:
 def _copier_of(destinations: Sequence[Tensor], which: Sequence[int]) -> Callable[[Sequence[Tensor]], Any]:
     """A function that copies those at ``which``, all of one dtype."""
     chosen = [dense(destinations[index]) for index in which]
+    # Decided here once: what is returned runs at every replay.
     if any(destinations[index] is not whole for index, whole in zip(which, chosen, strict=True)):
         return lambda sources: foreach_copy_(chosen, [dense(sources[index]) for index in which])
     if len(chosen) == 1:

@@ -81,6 +81,7 @@ def find_compiler(wanted: str | None) -> list[str]:
     """The compiler's path and what comes before our flags, as in ``CXX="ccache g++"``; ``wanted`` names it, else the
     environment, else the usual names."""
     named = wanted or os.environ.get("CXX") or ""
+    # A path with blanks is one word; only if there is no such program, the text is a command.
     candidates = [[named], _words(named)] if named.strip() else [["g++"], ["clang++"]]
     for first, *more in candidates:
         if path := shutil.which(first):
@@ -178,6 +179,7 @@ def _in_cache(
         return into(store, dict(found))
     except CannotLoad as error:
         failed: InductorError = error
+        # What could not be loaded from here is not handed on to the spare cache.
         found.clear()
     except CacheError as error:
         failed = error
@@ -249,6 +251,7 @@ def _compile(
             if done is not None:
                 done(len(built), len(sources))
     finally:
+        # One source has failed; compilers that still run would write to a folder that is gone.
         for process in running.values():
             process.kill()
             process.communicate()

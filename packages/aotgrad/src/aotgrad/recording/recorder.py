@@ -166,8 +166,10 @@ class Recorder(TorchDispatchMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         written = next((each for each in self._written if args and _are(args[0], each)), None)
+        # A view takes nobody's place: it shows memory that is there.
         if written is None or _makes_views(func):
             return self._dispatched(func, args, kwargs or {})
+        # Operators that lay the result out are not to be laid out themselves.
         before, self._written = self._written, ()
         try:
             result = self._dispatched(func, args, kwargs or {})
@@ -206,6 +208,7 @@ class Recorder(TorchDispatchMode):
         draws = torch.Tag.nondeterministic_seeded in func.tags
         if draws and not self.draws.is_new():
             return self._draw_again(func, args)
+        # The number in a tensor from outside is known.
         if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
             return func(*args)
         result = corrected(func, args, func(*self._faked(func, args), **self._faked(func, kwargs)))
@@ -213,6 +216,7 @@ class Recorder(TorchDispatchMode):
             return result
         if self.phase == "forward":
             self.histories.enter(self.graph, self._encode)
+        # The program may write to a tensor that it makes of constants: each call gets a copy.
         written = aten.lift_fresh_copy.default if func is aten.lift_fresh.default else func
         node = self.graph.create_node(
             "call_function", written, self._encode(args), self._encode(kwargs), func.overloadpacket.__name__
@@ -320,6 +324,7 @@ class Recorder(TorchDispatchMode):
     def _annotate(self, node: fx.Node, value: object) -> None:
         node.meta.update(val=value, phase=self.phase)
         self.histories.note(node)
+        # Gradients are on in backward only where a checkpoint runs forward again.
         if self.phase == "backward" and torch.is_grad_enabled():
             node.meta[REPEATS] = True
         if self.source is not None:

@@ -478,6 +478,7 @@ class _KernelPrinter:
         index = scope.index(statement.index, {symbol: str(operand.text) for symbol, operand in bound.items()})
         place = f"{statement.buffer} + {index.within(Precedence.ADD)}"
         text = str(scope.spread(value).text)
+        # Truth values are masks in registers and bytes in memory.
         if self.dtypes[statement.buffer] == torch.bool:
             function = "store_mask"
         else:

@@ -278,6 +278,7 @@ class _TritonPrinter:
     # -- passes -------------------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop, scope: BlockScope) -> None:
+        # Statements between two passes: one value for each row.
         if not loop.axes:
             self._statements(loop.body, scope, self.dimensions[: self.kept])
             return

@@ -148,6 +148,7 @@ class _WrapperPrinter:
     def _enter(self, device: torch.device) -> None:
         """Makes the kernels' device the current one: they are launched on its current stream."""
         self._bind_gpu()
+        # The function calls itself on the other device: on the usual one this costs a comparison.
         with self.lines.block(f"if current_gpu() != {device.index or 0}:"):
             self.lines.line(f"with on_gpu({device.index or 0}):")
             self.lines.line("    return call(inputs)")
@@ -344,6 +345,7 @@ class _WrapperPrinter:
         if not checked:
             self.lines.line(text)
             return
+        # Kernels cannot raise: they return whether a position was outside.
         with self.lines.block(f"if {text}:"):
             self.lines.line(f"raise_outside({', '.join(checked[-1].origins)!r})")
 
@@ -368,6 +370,7 @@ class _WrapperPrinter:
         if self.only_gpu is not None:
             self.lines.line(f"{launcher}({', '.join(['stream', *arguments])})")
             return
+        # Kernels on several devices: each is launched on its own device's stream.
         self._bind_gpu()
         with self.lines.block(f"with on_gpu({device}):"):
             self.lines.line(f"{launcher}({', '.join([f'stream_of({device})', *arguments])})")
@@ -398,6 +401,7 @@ class _WrapperPrinter:
             self.lines.line(text + reason)
             return
         self._unpack(text, names, reason)
+        # Sizes that depend on values are known from here on.
         for bind in self.late:
             if bind.source in names:
                 self._bind(bind)
@@ -438,6 +442,7 @@ class _WrapperPrinter:
             return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
         if isinstance(value, bool | int | str | None.__class__):
             return repr(value)
+        # Infinities and NaN have no literals in Python.
         if isinstance(value, float):
             return repr(value) if value == value and abs(value) != float("inf") else f"float({str(value)!r})"
         return self._bound(object_name(value), value)

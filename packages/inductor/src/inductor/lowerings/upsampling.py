@@ -125,6 +125,7 @@ class _Between:
             steps = max(after - 1, 1)
             along = place * (before - 1) if after > 1 else ZERO
             return _Between(along // steps, along % steps, steps, before)
+        # The middle of the result's element among the image's, less half an element, over a common denominator.
         along = (place * 2 + 1) * before - after
         return _Between(along // (2 * after), along % (2 * after), 2 * after, before)
 
@@ -142,6 +143,7 @@ def _blend(x: Tensor, place: Sequence[Index], between: Sequence[_Between], dtype
     right = masked(behind, _blend(x, [*place, here.first + 1], rest, dtype), 0.0)
     weight = here.weight(dtype)
     mixed = left * (1.0 - weight) + right * weight
+    # Beyond the border there is one neighbour, which gets all the weight.
     return where(before, where(behind, mixed, left), right)
 
 
@@ -161,6 +163,7 @@ def _linear(
     if x.device.type == "cpu" and len(known[0]) > 1 and (layout is None or layout[0][-1] == 1):
         return Declined("images whose rows lie along the lanes of a vector: eager does one dimension after the other")
     given = [(scale, *sizes) for scale, *sizes in zip(scales, *known, strict=False) if scale and not align_corners]
+    # Eager computes with the given scale, the index with the quotient of the sizes.
     if any(Fraction(scale) * before != after for scale, before, after in given):
         return SCALES
     # Each element is read by several results.
