@@ -49,7 +49,7 @@ THEIRS: Mapping[str, Wrap] = {"torch.compile, graphs": WITH_GRAPHS["torch.compil
 
 
 def aim(what: str, found: float, most: float) -> None:
-    """Say whether a figure is as small as it is meant to be."""
+    """Says whether a figure is as small as it is meant to be."""
     verdict = "reached" if found <= most else "NOT REACHED"
     print(f"    {what}: {found:.4g}, aimed at <= {most:.4g}: {verdict}", flush=True)
 
@@ -354,7 +354,7 @@ ROWS: dict[str, Callable[[str], None]] = {
 
 
 def in_processes(rows: list[str], device: str) -> Iterator[str]:
-    """Run each row in a process of its own; those that failed."""
+    """Runs each row in a process of its own, and yields those that failed."""
     for name in rows:
         began = time.perf_counter()
         print(f"\n== {name}", flush=True)

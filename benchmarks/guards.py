@@ -78,7 +78,7 @@ def show_guards() -> None:
 
 
 def original(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Replaced by the next function where captured."""
+    """A function that is replaced by the next one where captured."""
     return x
 
 

@@ -23,7 +23,7 @@ WARM = 3
 
 
 def peak(run: Callable[[], Any]) -> int:
-    """Bytes, from what torch's allocator tells its profiler."""
+    """The most bytes held at a time, from what torch's allocator tells its profiler."""
     gc.collect()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         run()
@@ -34,7 +34,7 @@ def peak(run: Callable[[], Any]) -> int:
 
 
 def measure(name: str) -> tuple[int, int]:
-    """Eager's bytes, and ours."""
+    """The peaks of a case, eager's and ours, in bytes."""
     found = []
     for compiled in (False, True):
         program = make(name, "cpu")

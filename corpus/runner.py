@@ -49,7 +49,7 @@ class Outcome:
 
 
 def run(case: Case, mode: str) -> Outcome:
-    """``mode`` is ``inference`` or ``training``."""
+    """A case plain and captured, called three times; ``mode`` is ``inference`` or ``training``."""
     torch.manual_seed(0)
     model = case.model().train(mode == "training")
     args, kwargs = case.inputs()

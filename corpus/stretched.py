@@ -126,7 +126,7 @@ def _drawn(op: Any, dtype: torch.dtype, side: int | None) -> list[Call]:
 
 @contextlib.contextmanager
 def _side(side: int | None) -> Iterator[None]:
-    """Torch's functions for samples take the lengths of sides from these."""
+    """Sets the lengths of sides that torch's functions for samples use."""
     prefix = "torch.testing._internal."
     modules = [module for name, module in sys.modules.items() if name.startswith(prefix) and hasattr(module, "S")]
     held = [(module, module.S) for module in modules]

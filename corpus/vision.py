@@ -13,7 +13,8 @@ from corpus.table import Case, add, image, is_installed
 
 
 def define_missing_operators() -> None:
-    """torchvision where its compiled half does not load: importing it needs two operators to be known."""
+    """Makes torchvision importable where its compiled half does not load: importing it needs two operators to be
+    known."""
     if not is_installed("torchvision") or hasattr(torch.ops.torchvision, "nms"):
         return
     try:

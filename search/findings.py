@@ -130,7 +130,8 @@ def shape(text: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Memory that nothing was written to holds the same in all runs (with glibc): tensors that grow show it."""
+    """The variables of child processes: memory that nothing was written to holds the same in all runs (with glibc), and
+    tensors that grow show it."""
     return {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.perturb=192:glibc.malloc.tcache_count=0"}
 
 

@@ -132,7 +132,7 @@ def kind_of(expected: tuple[object, ...], actual: tuple[object, ...]) -> str:
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Equal, NaN as NaN, and zeros with their signs."""
+    """True for equal bits: NaN as NaN, and zeros with their signs."""
     if not (one.is_floating_point() or one.is_complex()):
         return torch.equal(one, other)
     if one.is_complex():

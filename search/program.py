@@ -233,7 +233,7 @@ def _last_call_in(changed: AbstractContextManager[object], text: str, count: int
 
 
 def _for_each_leaf(tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, **others: Any) -> None:
-    """Backward that goes to all leaves first, and then adds to one after another."""
+    """A backward that goes to all leaves first, and then adds to one after another."""
     tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
     leaves = _leaves_behind(tensors)
     found = torch.autograd.grad(tensors, leaves, grad_tensors, retain_graph, allow_unused=True)

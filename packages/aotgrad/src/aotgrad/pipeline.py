@@ -259,7 +259,7 @@ def trace(program: BoundProgram, signature: Signature, options: Options) -> Join
 
 
 def _without_looking_at_values() -> AbstractContextManager[object]:
-    """Anomaly mode off while tracing: it looks for NaN behind every node, and fake tensors hold no values."""
+    """Switches anomaly mode off while tracing: it looks for NaN behind every node, and fake tensors hold no values."""
     return torch.autograd.set_detect_anomaly(False) if torch.is_anomaly_enabled() else nullcontext()
 
 

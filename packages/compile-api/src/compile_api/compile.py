@@ -121,7 +121,8 @@ _OF_FUNCTIONS = ("__code__", "__globals__", "__closure__", "__defaults__", "__kw
 
 
 def _answer_as(call: Any, model: Any) -> None:
-    """Tools that read functions (torch.export, torch.jit, tracebacks) find in a compiled one what it was made of."""
+    """Gives a compiled function the attributes by which tools that read functions (torch.export, torch.jit, tracebacks)
+    find what it was made of."""
     is_region: bool = isinstance(call, capture.Region)
     if not is_region:
         return

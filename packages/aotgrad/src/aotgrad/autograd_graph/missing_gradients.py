@@ -133,7 +133,8 @@ def _tangents_behind(node: fx.Node, known: dict[fx.Node, frozenset[int]]) -> fro
 
 
 def _results_used(output: torch.Tensor) -> dict[Any, frozenset[int]]:
-    """For each such function behind an output, the numbers of its results by which autograd comes to it."""
+    """For each function with a backward of its own behind an output, the numbers of its results by which autograd comes
+    to it."""
     found: dict[Any, frozenset[int]] = {}
     seen: set[Any] = set()
     waiting = [(output.grad_fn, output.output_nr)]

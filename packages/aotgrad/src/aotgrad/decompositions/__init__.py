@@ -22,7 +22,7 @@ def own() -> dict[OpOverload, Callable[..., Any]]:
 
 
 def core() -> dict[OpOverload, Callable[..., Any]]:
-    """Ours, and those of torch's that are good as they are."""
+    """The table of our decompositions, and those of torch's that are good as they are."""
     return {**borrowed(), **OWN}
 
 

@@ -33,7 +33,7 @@ def _view(spread: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Equality without asking for the values of symbols, which would make a guard of the answer."""
+    """True for equal sizes, without asking for the values of symbols, which would make a guard of the answer."""
     if isinstance(one, SYM_TYPES) and isinstance(other, SYM_TYPES):
         return bool(one.node.expr == other.node.expr)
     return type(one) is type(other) and bool(one == other)

@@ -59,8 +59,8 @@ def symbolic_out_of_order(tensor: torch.Tensor) -> bool:
 
 
 def refuse_normal(drawn: torch.Tensor) -> None:
-    """Torch's kernel for CPUs draws 16 elements and more in another way where there are gaps, and the functional
-    operator has none."""
+    """Refuses draws into memory with gaps: torch's kernel for CPUs draws 16 elements and more in another way there, and
+    the functional operator has no gaps."""
     few = isinstance(count := drawn.numel(), int) and count < 16
     if drawn.device.type == "cpu" and not few and has_gaps(drawn):
         raise Unsupported("normal_ draws into a tensor that has gaps in memory", "draw into one without, and copy it")
@@ -191,7 +191,8 @@ def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tens
 
 
 def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torch.Tensor:
-    """Element by element, as all such kernels; torch's rules in Python spread the operands out first."""
+    """The result lies as a product of the operands, element by element; torch's rules in Python spread the operands out
+    first."""
     operands = [each for each in (x, y) if isinstance(each, torch.Tensor)]
     if len(operands) < 2 or not all(map(has_known_layout, operands)) or all(each.is_contiguous() for each in operands):
         return result

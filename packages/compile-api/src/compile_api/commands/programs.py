@@ -60,7 +60,7 @@ def program_of_file(name: str) -> Program:
 
 
 def program_of_text(file: str, text: str) -> Program:
-    """One that no file holds; errors and reports quote its lines all the same."""
+    """A program that no file holds; errors and reports quote its lines all the same."""
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     main = _main(file, BuiltinImporter)
     return Program(file, "", main, lambda: compile(text, file, "exec", dont_inherit=True))

@@ -153,7 +153,7 @@ def cache_folder() -> Finding:
 
 
 def on_device(device: str) -> Finding:
-    """Layers that fuse, with a gradient, compiled anew, beside eager."""
+    """Compiles layers that fuse, with a gradient, anew on a device, and compares them with eager."""
 
     # Layers of torch's: functions of this package are never captured.
     model = torch.nn.Sequential(torch.nn.LayerNorm(128), torch.nn.GELU(), torch.nn.Softmax(-1)).to(device)

@@ -29,7 +29,8 @@ def plain(given: torch.Tensor) -> torch.Tensor:
 
 
 def refuse_marked(given: torch.Tensor) -> NoReturn:
-    """Raises for such an input that the graph writes to: a kernel would write its numbers as they are."""
+    """Raises for an input that ``plain`` would copy, where the graph writes to it: a kernel would write its numbers as
+    they are."""
     if given.is_neg():
         kind, instead = "is the imaginary part of a conjugate", "torch.resolve_neg of it"
     else:

@@ -165,7 +165,7 @@ def _along(x: Tensor, dim: int, index: Tensor) -> tuple[list[Index], Places]:
 
 
 def _scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, mode: StoreMode) -> Tensor | Declined:
-    """``value`` is a number or a tensor at least as large as ``index``."""
+    """A scatter of ``value``, a number or a tensor at least as large as ``index``."""
     if isinstance(value, complex):
         return Declined("complex numbers")
     if not x.ndim or not index.ndim:

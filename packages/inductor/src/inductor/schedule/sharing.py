@@ -81,7 +81,7 @@ class _Body:
         return expr if unchanged else Apply(expr.op, args, expr.dtype, expr.param)
 
     def is_steady(self, expr: Expr) -> bool:
-        """False for what reads memory that this loop also writes."""
+        """True unless the expression reads memory that this loop also writes."""
         return all(load.buffer not in self.written for load in loads(expr))
 
 

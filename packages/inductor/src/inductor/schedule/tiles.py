@@ -26,7 +26,7 @@ def transposed_loads(kernel: Kernel, row: Symbol, column: Symbol) -> tuple[Load,
 
 
 def _collect(expr: Expr, row: Symbol, column: Symbol, found: dict[Load, None], seen: set[int]) -> None:
-    """Collects such loads.  Masked ones are left alone: not all of a square may exist."""
+    """Collects the transposed reads of an expression.  Masked ones are left alone: not all of a square may exist."""
     if id(expr) in seen or isinstance(expr, Masked):
         return
     seen.add(id(expr))
