@@ -170,7 +170,7 @@ def _from_entry_point(name: str) -> Backend | None:
 
 
 def _by_path(name: str) -> Backend | None:
-    """``package.module:function``, for the command line."""
+    """The backend ``package.module:function``, as the command line names it; None for another name."""
     module, colon, attribute = name.partition(":")
     if not colon:
         return None

@@ -104,7 +104,7 @@ def compile(
 
 
 def _captured_for(backend: Any, ctx: Context, store: capture.Store | None) -> Any:
-    """Capture with these options, as a decorator."""
+    """A decorator that captures with these options."""
     chosen = ctx.options
     return capture.optimize(
         backend,

@@ -178,7 +178,7 @@ serve.__name__ = serve.__qualname__ = "compile"  # what Python's own errors call
 
 
 def _aot_compile(*examples: object, **more: object) -> NoReturn:
-    """``aot_compile`` of what ``torch.compile`` returned."""
+    """Stands for the ``aot_compile`` of what ``torch.compile`` returned, and refuses."""
     raise CompileApiError(
         "compile-api makes no file of a compiled function (aot_compile): what it compiles is kept on disk, and the "
         "next process that calls the function finds it there; compile_api.export(f)(*args) gives the graph"

@@ -19,8 +19,7 @@ _IMPORTED_AS = "__mp_main__"
 
 @contextmanager
 def main_put_back() -> Iterator[None]:
-    """Around a command that imports a script: whoever runs the command is ``__main__`` again afterwards, which
-    processes that are spawned later read."""
+    """Restores ``__main__`` after a command that imports a script: processes that are spawned later read it."""
     before = {name: sys.modules.get(name) for name in ("__main__", _IMPORTED_AS)}
     try:
         yield

@@ -51,7 +51,7 @@ class Shape:
         return self.dtype.is_floating_point or self.dtype.is_complex
 
     def make(self) -> torch.Tensor:
-        """Random values; whole numbers and booleans are zeros and ones, which most operators take."""
+        """A tensor of random values; whole numbers and booleans are zeros and ones, which most operators take."""
         flat = torch.randn((self.extent,), device=self.device)
         flat = flat.to(self.dtype) if self.is_inexact else flat.gt(0).to(self.dtype)
         return flat.as_strided(self.sizes, self.strides).requires_grad_(self.requires_grad)

@@ -13,11 +13,11 @@ PAGE = "docs/torch_versions.md"
 
 
 class NewerTorchWarning(UserWarning):
-    """Torch is newer than every release that was tested."""
+    """A torch that is newer than every release that was tested."""
 
 
 def minor(version: str) -> tuple[int, int]:
-    """``2.14.1+cu130`` and ``2.15.0a0`` as (2, 14) and (2, 15)."""
+    """The first two numbers of a version: ``2.14.1+cu130`` and ``2.15.0a0`` give (2, 14) and (2, 15)."""
     major, number, *_ = version.split(".")
     return int(major), int(number)
 

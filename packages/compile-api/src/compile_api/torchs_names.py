@@ -140,12 +140,12 @@ def lookup_function(backend: Any) -> Any:
 
 
 def _run(fn: object = None) -> Any:
-    """torch's is a decorator as well."""
+    """``torch._dynamo.run``, which is a decorator as well."""
     return capture.run if fn is None else capture.run(fn)
 
 
 def _each(mark: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """torch takes a list of functions too."""
+    """The mark as torch's takes it: for a list of functions, too."""
 
     def marked(fn: object) -> Any:
         return [marked(each) for each in fn] if isinstance(fn, list | tuple) else mark(fn)

@@ -149,6 +149,6 @@ def _generated(direction: str, folder: Path) -> list[Stage]:
 
 
 def _differentiate(output: object) -> None:
-    """Backward is compiled when it is first needed."""
+    """Runs backward, which is compiled when it is first needed."""
     if isinstance(output, torch.Tensor) and output.requires_grad:
         output.sum().backward()

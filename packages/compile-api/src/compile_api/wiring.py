@@ -87,7 +87,7 @@ def cudagraphs_backend(ctx: Context) -> CompilerFn:
 
 
 def generate(ctx: Context) -> Callable[[str], FxCompiler]:
-    """Code generation for one direction, recorded as CUDA graphs where that was asked for."""
+    """The code generator for one direction, recorded as CUDA graphs where that was asked for."""
 
     def for_direction(direction: str) -> FxCompiler:
         def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Boxed:

@@ -45,7 +45,7 @@ class Handout:
         self._flat = [template for templates in self._templates for template in templates]
 
     def tensors(self) -> list[Tensor]:
-        """Over all blocks, in order.  To be called only while nobody holds the earlier ones."""
+        """Tensors over all blocks, in order.  To be called only while nobody holds the earlier ones."""
         return [template.data for template in self._flat]
 
     def tensors_of(self, slot: int) -> list[Tensor]:

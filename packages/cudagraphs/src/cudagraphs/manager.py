@@ -87,7 +87,7 @@ class Manager:
         return self._warm_up_now(function, answer.warms_up, inputs)
 
     def step_begin(self, *, release: bool = False) -> None:
-        """Start a new step.  ``release`` gives back what earlier steps made: tensors still held raise when used."""
+        """Starts a new step.  ``release`` gives back what earlier steps made: tensors still held raise when used."""
         with self._lock:
             self._steps.begin()
             released = self._ledger.clear() if release else []
@@ -100,7 +100,7 @@ class Manager:
         return self._journal.report(pool_bytes=self._pool_bytes(), steps=self._steps.number)
 
     def poison(self) -> None:
-        """Fill the memory of the pool that nobody holds: whoever reads it by mistake finds NaN."""
+        """Fills the memory of the pool that nobody holds: whoever reads it by mistake finds NaN."""
         with self._lock:
             poison(self._driver, [lent.block for lent in self._ledger.live()])
 
@@ -235,7 +235,7 @@ class Manager:
         return recording
 
     def _clear_away(self) -> None:
-        """Let go of the recordings of functions that are gone."""
+        """Lets go of the recordings of functions that are gone."""
         while self._left:
             for case in self._left.pop().values():
                 self._drop(case, case.recordings)

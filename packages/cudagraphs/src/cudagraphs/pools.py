@@ -43,7 +43,7 @@ class Pools:
         return sum(others, start=first)
 
     def show(self) -> str:
-        """Their trees, drawn."""
+        """The trees of all managers, drawn."""
         return "\n".join(show_tree(manager.tree) for manager in self.managers)
 
     def reset(self) -> None:

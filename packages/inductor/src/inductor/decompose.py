@@ -360,7 +360,7 @@ def _is_ready(node: Node) -> bool:
 
 
 def _writes_input(node: Node) -> bool:
-    """``copy_`` into a graph input is how functional graphs say that it is changed."""
+    """True for a ``copy_`` into a graph input, by which functional graphs say that it is changed."""
     if node.target is not aten.copy_.default:
         return False
     target = node.args[0]

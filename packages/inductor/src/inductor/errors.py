@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class InductorError(Exception):
-    """Anything this package raises on purpose."""
+    """Base of every error that this package raises on purpose."""
 
 
 class NotAGraph(InductorError, TypeError):

@@ -31,7 +31,8 @@ def refuse_written_views(
     outputs: Sequence[object],
     differentiable: Sequence[torch.Tensor],
 ) -> None:
-    """``outputs`` are the program's, ``differentiable`` the new values and results that autograd follows."""
+    """Refuses writes to arguments that are views, where eager's autograd goes a way that the graph has not.
+    ``outputs`` are the program's, ``differentiable`` the new values and results that autograd follows."""
     for entry, given in inputs:
         if not given.view or entry.version in (None, version_of(entry.value)) or entry.value.grad_fn is None:
             continue

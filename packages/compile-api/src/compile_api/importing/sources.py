@@ -119,8 +119,8 @@ ANSWERS = {
 
 
 def put_off() -> None:
-    """torch's origins of symbols, the list of files that it leaves out of "where in your program was that", and the
-    code generator that it asks about frames."""
+    """Puts off torch's origins of symbols, with the list of files that it leaves out of "where in your program was
+    that", and the code generator that it asks about frames."""
     defer(NAME, {name: _giving(answer) for name, answer in ANSWERS.items()})
     defer("torch._inductor", {"codecache": _giving(NoGeneratedCode)})
     sizes = deferral_of(SIZES)
@@ -142,7 +142,8 @@ def _giving(answer: type) -> Callable[[Deferral], type]:
 
 
 def _know_files_by_name(sizes: ModuleType) -> None:
-    """Symbolic sizes ask a dozen modules where they lie, and import the peer to ask it."""
+    """Tells symbolic sizes which files are torch's own: they ask a dozen modules where they lie, and import the peer to
+    ask it."""
     genuine = vars(sizes).get("uninteresting_files")
     if genuine is None:
         return

@@ -18,5 +18,5 @@ def _late_class(home: Deferral) -> type:
 
 
 def put_off() -> None:
-    """torch's distributed tensors: until a program uses them nothing is one."""
+    """Puts off torch's distributed tensors: until a program uses them nothing is one."""
     defer(NAME, {"DTensor": _late_class})

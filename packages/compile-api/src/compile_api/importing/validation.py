@@ -23,5 +23,5 @@ def _is_enabled(real: Deferral) -> Callable[[], bool]:
 
 
 def put_off() -> None:
-    """torch's validator of guards: off until somebody switches it on."""
+    """Puts off torch's validator of guards: it is off until somebody switches it on."""
     defer(NAME, {"translation_validation_enabled": _is_enabled})

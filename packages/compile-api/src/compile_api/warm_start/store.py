@@ -60,7 +60,7 @@ def _matters(name: str) -> bool:
 
 
 def _cache() -> inductor.Cache:
-    """Opened for each use: the folder may have been moved, removed or closed since."""
+    """The cache of kernels, opened for each use: the folder may have been moved, removed or closed since."""
     options = inductor.Options.read(None)
     return inductor.Cache(options.cache_folder(), options.cache_bytes)
 

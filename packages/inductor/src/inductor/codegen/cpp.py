@@ -354,7 +354,7 @@ class _KernelPrinter:
                 self.lines.line(f"{totals[name]}.take({text});")
 
     def _blocks(self, loop: Loop, laid: LoopLayout, span: Span, scope: Scope, partial: dict[str, str]) -> None:
-        """Several vectors with accumulators of their own: none waits for the addition before it."""
+        """Prints a loop over several vectors with accumulators of their own: none waits for the addition before it."""
         width, count, name = self.layout.width, laid.side_by_side, span.axis.name
         block = self.names.fresh(f"{name}_block")
         with self.lines.block(_header(block, span.start, span.last_start(width * count), width * count), "}"):

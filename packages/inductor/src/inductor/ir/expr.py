@@ -118,7 +118,7 @@ Expr: TypeAlias = Const | IndexValue | Load | Apply | Masked | Result
 
 
 def _same(left: Expr, right: Expr) -> bool:
-    """Equality of trees, every pair of nodes looked at once."""
+    """True for equal trees; every pair of nodes is looked at once."""
     stack, seen = [(left, right)], set[tuple[int, int]]()
     while stack:
         a, b = stack.pop()
@@ -133,7 +133,7 @@ def _same(left: Expr, right: Expr) -> bool:
 
 
 def _same_node(a: Expr, b: Expr) -> bool:
-    """Equality apart from the nodes below."""
+    """True for nodes that are equal apart from those below."""
     if isinstance(a, Apply) and isinstance(b, Apply):
         return (a.op, a.dtype, a.param, len(a.args)) == (b.op, b.dtype, b.param, len(b.args))
     if isinstance(a, Masked) and isinstance(b, Masked):
@@ -160,7 +160,7 @@ def apply(op: str, *args: Expr, dtype: torch.dtype | None = None) -> Expr:
 
 
 def cast(value: Expr, dtype: torch.dtype) -> Expr:
-    """``value`` in ``dtype``; nothing where it has it already."""
+    """``value`` in ``dtype``, or itself where it has it already."""
     return value if value.dtype == dtype else Apply("cast", (value,), dtype)
 
 
@@ -186,7 +186,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def _collect(node: Expr, found: list[Expr], seen: set[int]) -> None:
-    """Recursion, as it is the fastest walk Python has; trees are kept shallow by those who build them."""
+    """Collects the nodes of a tree by recursion, the fastest walk Python has; trees are kept shallow by those who build
+    them."""
     if id(node) in seen:
         return
     seen.add(id(node))

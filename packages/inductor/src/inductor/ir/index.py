@@ -341,7 +341,7 @@ def _subs_atom(atom: Atom, replacements: Mapping[Symbol, IndexLike]) -> Index:
 
 
 def _recombined(index: Index) -> Index:
-    """``c * (x % m) + c * m * (x // m)`` is ``c * x``."""
+    """The index with ``c * (x % m) + c * m * (x // m)`` put together to ``c * x``."""
     for monomial, coefficient in index.terms:
         if len(monomial) != 1 or not isinstance(monomial[0], Mod):
             continue

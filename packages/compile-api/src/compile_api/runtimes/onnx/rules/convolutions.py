@@ -92,7 +92,7 @@ def _channels(b: Builder, node: fx.Node, group: int, groups: int) -> Name:
 
 @rule(aten.max_pool2d_with_indices.default)
 def max_pool(b: Builder, node: fx.Node) -> Sequence[Name | None]:
-    """ONNX counts indices over the whole tensor, torch within a plane."""
+    """A pool with indices, which ONNX counts over the whole tensor and torch within a plane."""
     x = node.args[0]
     kernel = _spread(node.args[1], 2)
     stride, padding = argument(node, 2, "stride") or kernel, argument(node, 3, "padding", [0, 0])
