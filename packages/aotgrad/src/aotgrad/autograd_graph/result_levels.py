@@ -1,7 +1,7 @@
 """Levels of differentiable outputs: those that others come from, and those that are independent of each other.
 
 The caller may hang a hook on such an output, keep its gradient, or ask for the gradient with respect to it: autograd
-has to come by there on its way from the others.  What is behind one output must not be come by from another that does
+has to pass there on its way from the others.  What is behind one output must not be reached from another that does
 not come from it: its history may be gone, or wait for a backward of its own.
 Must not know: graphs.
 """

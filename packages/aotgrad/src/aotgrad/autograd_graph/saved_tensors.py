@@ -1,6 +1,6 @@
 """Tensors that autograd holds for backward, read off the nodes that it made while the program was traced.
 
-A node that holds saved tensors frees them when backward has come by, and whoever comes again is told so.  Results that
+A node that holds saved tensors frees them when backward has passed, and a second backward is told so.  Results that
 have such nodes in common cannot be differentiated one after another without ``retain_graph``; those that have none can,
 as often as one likes.
 Must not know: graphs, what is saved for the compiled backward.
@@ -58,7 +58,7 @@ def _holds(node: object) -> bool:
     if isinstance(node, BackwardCFunction):
         try:
             return bool(node._raw_saved_tensors)
-        except RuntimeError:  # the program has come by and freed it: who reads it is refused while backward is traced
+        except RuntimeError:  # the program's own backward has freed it: a read is refused while backward is traced
             return False
     kind: Any = type(node)
     return kind.__name__ == "CopySlices" or bool(saved_names(kind))

@@ -118,7 +118,7 @@ def unconnected(joint: JointGraph) -> frozenset[int]:
     gradients = {role.input for role in joint.outputs if isinstance(role, Gradient) and not role.passed}
     if not gradients:
         return frozenset()
-    # A gradient of a gradient may come by an input that the gradient itself does not.
+    # A gradient of a gradient may pass an input that the gradient itself does not.
     read = {*gradients, *inputs_read(joint)}
     roles = (node.meta["role"] for node in joint.graph.find_nodes(op="placeholder"))
     given = [role for role in roles if not isinstance(role, Tangent)]
@@ -215,7 +215,7 @@ def _write_backward(source: Source, layout: Layout, pair: Pair, freeing: Freeing
     tangents = [f"t{index}" for index in layout.differentiable]
     source.add("@staticmethod", 1)
     source.add(f"def backward(ctx, {', '.join(arriving)}):", 1)
-    # Autograd comes by also where whatever used the results gave no gradient at all.
+    # Autograd calls it also where no user of the results gave a gradient at all.
     source.add(f"if {' is '.join([*tangents, 'None'])}: return {', '.join(['None'] * len(pair.forward.inputs))}", 2)
     # With some tangents absent a shorter backward is compiled; where zeros of its sizes could not be written, they are
     # filled in instead, and gradients that come of those alone are None all the same.

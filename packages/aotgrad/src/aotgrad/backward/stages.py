@@ -187,7 +187,7 @@ class _Stage(torch.autograd.Function):
     ) -> tuple[Any, ...]:
         staged = call.staged
         own = [values[staged.stages[place].outputs.index(number)] for number in staged.results[place].own]
-        # Held apart from the node, which autograd frees as soon as anybody has come by.
+        # Held apart from the node, which autograd frees as soon as one backward has passed it.
         if staged.freeing[place].keeps:
             ctx.holder = Held(saved)
             ctx.save_for_backward(*own)
@@ -220,7 +220,7 @@ class _Stage(torch.autograd.Function):
                 return _once(ctx, arriving, tangents, found)
         else:
             found = _taken(ctx, arriving)
-            # Freed are the nodes that this backward has passed in eager; our own are kept until nobody may come.
+            # Freed are the nodes that this backward passes in eager; our own stay as long as another backward may come.
             if not keeps_graph():
                 ctx.freed |= behind
                 if staged.freeing[ctx.place].is_over(ctx.freed):

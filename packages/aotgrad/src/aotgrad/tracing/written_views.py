@@ -2,7 +2,7 @@
 have.
 
 A write gives what the argument views another history, and each view of that a step of its own to there, made when it
-is next asked for: from a view that is older than the write, autograd does not come by the argument any more.  While a
+is next asked for: from a view that is older than the write, autograd does not pass the argument any more.  While a
 program is traced the argument is no view, and after the call it is written once: what would show that is refused.
 Must not know: how graphs are made.
 """
