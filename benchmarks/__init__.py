@@ -1,1 +1,1 @@
-"""Ours, eager and torch.compile, measured in turn in one run."""
+"""Benchmarks: ours, eager and torch.compile, measured in turn in one run."""

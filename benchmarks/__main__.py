@@ -35,12 +35,14 @@ def make(name: str, device: str) -> Program:
 
 def measure(name: str, device: str, wanted: Sequence[str], processor_time: bool = False) -> dict[str, float]:
     """Median seconds of each contender, each with a program of its own; results are compared once with eager's."""
+    # torch's compiler keeps few versions of one code, whatever program it belongs to.
     torch.compiler.reset()
     turns: dict[str, Callable[[], Any]] = {}
     for who in wanted:
         program = make(name, device)
         turns[who] = partial(program.run, CONTENDERS[who](program.function))
     with torch.set_grad_enabled(program.training):
+        # Cloned: a program may return what its next call writes to.
         found = {who: tree_map(torch.Tensor.clone, tensors_of(turn())) for who, turn in turns.items()}
         for who in wanted:
             torch.testing.assert_close(found[who], found["eager"], rtol=1e-2, atol=1e-2)
@@ -56,6 +58,7 @@ def tensors_of(result: Any) -> list[torch.Tensor]:
 def run_table(
     names: list[str], device: str, wanted: Sequence[str], processor_time: bool = False
 ) -> list[dict[str, Any]]:
+    """Prints the times and ratios of the cases; returns them as data."""
     others = [who for who in wanted if who != "ours"]
     print(f"{'case':28}" + "".join(f"{who:>15}" for who in wanted) + "".join(f"{f'vs {who}':>18}" for who in others))
     rows: list[dict[str, Any]] = []
@@ -65,6 +68,7 @@ def run_table(
         rows.append({"case": name, **seconds, **ratios})
         times = "".join(f"{seconds[who] * 1e6:>15.1f}" for who in wanted)
         print(f"{name:28}{times}" + "".join(f"{ratio:>17.2f}x" for ratio in ratios.values()), flush=True)
+    # Ratios multiply: half as fast in one case and twice as fast in another make one.
     means = [geometric_mean([row[f"vs {who}"] for row in rows]) for who in others]
     title = "geometric mean (times in µs)"
     print(f"{title:{28 + 15 * len(wanted)}}" + "".join(f"{mean:>17.2f}x" for mean in means))
@@ -72,6 +76,7 @@ def run_table(
 
 
 def start_table(names: list[str], device: str, processor_time: bool = False) -> list[dict[str, Any]]:
+    """Prints the first calls, cold and warm; returns them as data."""
     print(f"\n{'first call, seconds':28}{'cold ours':>11}{'cold t.c.':>11}{'warm ours':>11}{'warm t.c.':>11}")
     rows, clock = [], "processor" if processor_time else "wall"
     for name in names:
@@ -98,6 +103,7 @@ def main() -> int:
         parser.error(f"no such case: {', '.join(unknown)}")
     names = chosen.cases or list(CASES)
     wanted = [who for who in CONTENDERS if who not in chosen.without]
+    # Time of processors adds up over threads.
     if chosen.processor_time:
         torch.set_num_threads(1)
     print(f"torch {torch.__version__} on {chosen.device}, {torch.get_num_threads()} threads")

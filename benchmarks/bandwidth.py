@@ -58,6 +58,7 @@ def measure(name: str, elements: int) -> dict[str, float]:
     expected = function(*inputs)
     calls: dict[str, Callable[[], Any]] = {}
     for who, wrap in CONTENDERS.items():
+        # A code object for each contender: versions are kept by code.
         compiled = wrap(FunctionType(function.__code__.replace(co_name=f"{who.replace('.', '_')}"), globals()))
         torch.testing.assert_close(compiled(*inputs), expected, rtol=3e-2, atol=3e-2)
         calls[who] = partial(compiled, *inputs)
@@ -80,6 +81,7 @@ def main() -> None:
         for name in chosen.cases or CASES:
             try:
                 found = measure(name, chosen.millions << 20)
+            # A wrong result has no time worth printing.
             except AssertionError as error:
                 print(f"{name:24}{str(error).splitlines()[0]}", flush=True)
                 continue

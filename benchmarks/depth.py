@@ -71,6 +71,7 @@ def measured(layers: int, mode: str, who: str, device: str) -> dict[str, list[fl
     """Wall, processors and the time of a later call, in seconds."""
     arguments = [str(layers), mode, who, device]
     with tempfile.TemporaryDirectory() as folder:
+        # Compiles what Python imports to byte code, in a cache that is not measured.
         first_call(CHILD, ["2", mode, who, device], f"{folder}/before", folder)
         return {which: first_call(CHILD, arguments, f"{folder}/measured", folder) for which in ("cold", "warm")}
 

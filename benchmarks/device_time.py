@@ -1,4 +1,4 @@
-"""Where a GPU's time goes: contenders' kernels side by side, from ``torch.profiler``.
+"""The time that a GPU spends on a call: contenders' kernels side by side, from ``torch.profiler``.
 
 A model's time is made of few kernels run often, and of gaps between them.  The table says both: how long the device was
 busy per call, with how many launches, and which kernels took most of it, by their share and by kind.
@@ -54,7 +54,7 @@ def kind_of(kernel: str) -> str:
 
 
 def device_time(call: Callable[[], Any]) -> DeviceTime:
-    """What the device does in a call, as a mean over some."""
+    """The kernels of a call with their times, as means over some calls."""
     call()
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
@@ -66,6 +66,7 @@ def device_time(call: Callable[[], Any]) -> DeviceTime:
         if event.device_type == DeviceType.CUDA and not event.is_user_annotation:
             found.microseconds[event.name] += event.device_time_total / CALLS
             found.launches[event.name] += 1
+    # Rounded up: a kernel that runs in some calls only is shown, too.
     for name in found.launches:
         found.launches[name] = -(-found.launches[name] // CALLS)
     return found

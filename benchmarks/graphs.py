@@ -49,7 +49,7 @@ THEIRS: Mapping[str, Wrap] = {"torch.compile, graphs": WITH_GRAPHS["torch.compil
 
 
 def aim(what: str, found: float, most: float) -> None:
-    """Say whether a figure is as small as it is meant to be."""
+    """Says whether a figure is as small as it is meant to be."""
     verdict = "reached" if found <= most else "NOT REACHED"
     print(f"    {what}: {found:.4g}, aimed at <= {most:.4g}: {verdict}", flush=True)
 
@@ -59,7 +59,7 @@ def show_times(title: str, found: Mapping[str, float], scale: float, unit: str) 
 
 
 def contenders(wraps: Mapping[str, Wrap], start: Callable[[Wrap], Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
-    """What is timed for each of them; one that fails is reported and left out."""
+    """The calls to be timed, by contender; one that fails is reported and left out."""
     calls: dict[str, Callable[[], Any]] = {}
     for who, wrap in wraps.items():
         began = time.perf_counter()
@@ -136,7 +136,7 @@ class Model:
     image: int = 224
 
     def made(self, device: str, dtype: torch.dtype) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
-        """It, and four inputs to take in turn."""
+        """The model, and four inputs to take in turn."""
         torch.manual_seed(0)
         sizes = Sizes(device, dtype, self.batch, self.length, self.image)
         made = [MODELS[self.name].make(sizes) for _ in range(4)]
@@ -161,12 +161,14 @@ def inference(title: str, shape: Model, device: str, wraps: Mapping[str, Wrap]) 
         def call() -> torch.Tensor:
             return infer(twin, compiled, next(turns))
 
+        # Inputs in turn, twice: addresses that change are copied by now.
         for _ in range(2 * len(inputs)):
             call()
         apart = (call() - expected).abs().max().item()
         print(f"    results are {apart:.2g} apart from eager's, whose largest is {expected.abs().max().item():.2g}")
         return call
 
+    # The process's counts, of which this row's are the difference.
     before = cudagraphs.report()
     calls = contenders(wraps, start)
     found = medians(calls, device, turns=7, turn=0.05)
@@ -187,7 +189,8 @@ def _say_what_was_recorded(before: cudagraphs.Report) -> None:
 
 
 def _show_device_time(calls: Mapping[str, Callable[[], Any]]) -> None:
-    """How much of a call the device works, and on what most: where more than that is spent, the host is to blame."""
+    """Prints the time that the device works in a call, and its longest kernels: where a call takes longer than that,
+    the host is to blame."""
     for who, call in calls.items():
         found = device_time(call)
         largest = ", ".join(f"{took:.0f} {short(name)[:44]}" for name, took in found.microseconds.most_common(5))
@@ -230,10 +233,12 @@ def decoding(device: str) -> None:
             following: torch.Tensor = found.logits.argmax(-1)
             return following
 
+        # The model is shared and the cache is not: guards hold for one cache.
         compiled = wrap(_anew(step))
 
         def call() -> torch.Tensor:
             nonlocal token
+            # The cache is full after so many tokens: the text begins anew.
             if next(filled) == 0:
                 cache.reset()
             with torch.no_grad():
@@ -292,7 +297,7 @@ def train(shape: Model, device: str, wrap: Wrap, count: int = 20) -> Trained:
 
 
 def _begin_peak(device: str) -> int:
-    """What is allocated now; the peak counts from here."""
+    """The bytes that are allocated now; the peak counts from here."""
     gc.collect()
     if device != "cuda":
         return 0
@@ -349,7 +354,7 @@ ROWS: dict[str, Callable[[str], None]] = {
 
 
 def in_processes(rows: list[str], device: str) -> Iterator[str]:
-    """Run each row in a process of its own; those that failed."""
+    """Runs each row in a process of its own, and yields those that failed."""
     for name in rows:
         began = time.perf_counter()
         print(f"\n== {name}", flush=True)
@@ -371,6 +376,7 @@ def main() -> int:
     parser.add_argument("--here", action="store_true", help="in this process")
     chosen = parser.parse_args()
     rows = chosen.rows or list(ROWS)
+    # The process of one row, started by ``in_processes``.
     if chosen.here:
         define_missing_operators()
         for name in rows:

@@ -1,4 +1,4 @@
-"""What the C engine adds to a call: nanoseconds per guard and per captured call.
+"""The cost that the C engine adds to a call: nanoseconds per guard and per captured call.
 
     python benchmarks/guards.py
 
@@ -23,13 +23,13 @@ COUNTS = (1, 10, 1000)
 
 
 def nanoseconds(call: Callable[[], object]) -> float:
-    """Per call, at best."""
+    """The time of one call, at best."""
     number = max(1, int(0.02 / max(min(timeit.repeat(call, number=1, repeat=3)), 1e-8)))
     return min(timeit.repeat(call, number=number, repeat=7)) / number * 1e9
 
 
 def tensor_payload(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """All that a tensor check looks at."""
+    """The properties that a tensor check compares."""
     kind = (type(tensor), tensor.dtype, tensor.device, tensor.requires_grad)
     return (*kind, tuple(tensor.shape), tensor.stride(), (("layout", torch.strided),))
 
@@ -41,6 +41,7 @@ def guard_kinds() -> dict[str, tuple[tuple[Any, ...], tuple[Any, ...], Any]]:
     return {
         "type of an argument": (("arg", 0), ("type", 0, int), 3),
         "identity of a global": (("global", "COUNTS"), ("is", 0, COUNTS), None),
+        # Made at run time: a literal would be the very same object, which is told without comparing.
         "int that equals": (("arg", 0), ("equals", 0, 12345), int("12345")),
         "str that equals": (("arg", 0), ("equals", 0, "some text"), "some text"),
         "length of a list": (("arg", 0), ("length", 0, 3), [1, 2, 3]),
@@ -77,7 +78,7 @@ def show_guards() -> None:
 
 
 def original(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Replaced by the next function where captured."""
+    """A function that is replaced by the next one where captured."""
     return x
 
 
@@ -95,7 +96,9 @@ def show_calls() -> None:
     add_entry(original.__code__, GuardedCode(transformed.__code__, Guards((("root",), (), (*nodes, state))), config))
     region, outside = Region(original, config), Outside(transformed)
     assert region(x, y) is y
+    # Or the engine would try to translate it at each call.
     _engine.run_as_is(transformed.__code__)
+    # Its frame runs inside a region: what the engine's hook costs a function that is left alone.
     hooked = Region(lambda: nanoseconds(lambda: transformed(x, y)), config)
     direct = nanoseconds(lambda: transformed(x, y))
     print(f"\n{'ns per call':28}{'all':>8}{'added':>8}")

@@ -1,4 +1,4 @@
-"""Of what kinds the guards of real models are, and what those take that are asked in Python.
+"""The kinds of guards that real models have, and the time of those that are checked in Python.
 
     python -m benchmarks.guards_of_models [part of a name ...]
 
@@ -52,15 +52,16 @@ class Seen:
 
 
 def _shape_of(guard: Guard) -> str:
-    """Where such a guard is made."""
+    """The function of capture's that makes such a guard."""
     function = guard.payload[-1]
     return f"{function.__module__.removeprefix('capture.')}.{function.__qualname__.split('.')[0]}"
 
 
 def survey(run: Callable[[Callable[..., Any]], None], model: Callable[..., Any]) -> Seen:
-    """What is captured while ``run`` calls the captured model."""
+    """The guards of all graphs captured while ``run`` calls the captured model."""
     seen, found, translate = Seen(), {}, hook.translate_frame
 
+    # The guards pass by here as objects, before the engine gets them as data.
     def remember(guards: Any) -> Any:
         found["guards"] = list(guards)
         return to_spec(found["guards"])

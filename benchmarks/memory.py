@@ -23,17 +23,18 @@ WARM = 3
 
 
 def peak(run: Callable[[], Any]) -> int:
-    """Bytes, from what torch's allocator tells its profiler."""
+    """The most bytes held at a time, from what torch's allocator tells its profiler."""
     gc.collect()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         run()
     events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    # Each event is a number of bytes taken or given back: the largest sum so far is the peak.
     events.sort(key=lambda event: event.start_ns())
     return max(accumulate((event.nbytes() for event in events), initial=0))
 
 
 def measure(name: str) -> tuple[int, int]:
-    """Eager's bytes, and ours."""
+    """The peaks of a case, eager's and ours, in bytes."""
     found = []
     for compiled in (False, True):
         program = make(name, "cpu")

@@ -29,6 +29,8 @@ Step = Callable[[torch.nn.Module, Any, dict[str, Any]], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
+    """The device, dtype and sizes that a model is made for."""
+
     device: str
     dtype: torch.dtype
     batch: int
@@ -38,6 +40,8 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """A model, and what one measured call of it does."""
+
     make: Callable[[Sizes], tuple[torch.nn.Module, dict[str, Any]]]
     step: Step
     large: int
@@ -140,6 +144,7 @@ def prepared(
     calls: dict[str, Callable[[], Any]] = {}
     first: dict[str, float] = {}
     for name, wrap in contenders.items():
+        # A model of its own for each: compiling may change one.
         twin = copy.deepcopy(model)
         compiled = wrap(twin)
         start = time.perf_counter()
@@ -147,6 +152,7 @@ def prepared(
         torch.testing.assert_close(found, row.step(model, model, inputs), rtol=0.1, atol=0.2)
         first[name] = time.perf_counter() - start
         calls[name] = lambda twin=twin, compiled=compiled: row.step(twin, compiled, inputs)
+        # Warm before the clock runs: graphs are recorded at later calls.
         for _ in range(3):
             calls[name]()
     return calls, first
@@ -225,6 +231,7 @@ def main() -> None:
         except (AssertionError, RuntimeError) as error:  # the other rows can be measured all the same
             print(f"{name:20}{type(error).__name__}: {(str(error).splitlines() or [''])[0]}", flush=True)
             continue
+        # Whatever came of it: the next row must not meet the versions of this one.
         finally:
             torch.compiler.reset()
             compile_api.reset()

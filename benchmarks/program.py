@@ -1,4 +1,4 @@
-"""What a case is: something to compile, and what one measured call of it does."""
+"""A case: something to compile, and what one measured call of it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.shapes [cases]``: how good the guessed launch shapes of Triton kernels are.
+"""``python -m benchmarks.shapes [cases]``: the guessed launch shapes of Triton kernels, beside the best ones.
 
 Every kernel of a case is timed in all the shapes that ``max_autotune`` would try; a line gives the bandwidth of the
 guess, and the best shapes beside it.
@@ -67,6 +67,7 @@ def describe(shape: Shape, seconds: float) -> str:
 
 
 def measure(name: str, store: Cache) -> None:
+    """Times every kernel of a case in all its shapes, and prints the guess and the best."""
     function, dtype, sizes = CASES[name]
     inputs = [torch.randn(size, device="cuda", dtype=dtype) for size in sizes]
     program = schedule(lower(prepare(make_fx(function)(*inputs), inputs), inputs))

@@ -41,7 +41,8 @@ print(json.dumps(clock() - start))
 
 
 def first_call(text: str, arguments: Sequence[str], cache: str, byte_code: str) -> Any:
-    """What a program prints last as JSON: seconds, measured in a process of its own with its caches in a folder."""
+    """The value that a program prints last as JSON: seconds, measured in a process of its own with its caches in a
+    folder."""
     env = {**os.environ, "COMPILE_API_CACHE": f"{cache}/ours", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/theirs"}
     env |= {"TRITON_CACHE_DIR": f"{cache}/triton", "PYTHONPYCACHEPREFIX": byte_code, "PYTHONDONTWRITEBYTECODE": ""}
     command = [sys.executable, "-c", text, *arguments]
@@ -51,6 +52,7 @@ def first_call(text: str, arguments: Sequence[str], cache: str, byte_code: str) 
 
 def cold_and_warm_of(text: str, *arguments: str) -> tuple[Any, Any]:
     with tempfile.TemporaryDirectory() as folder:
+        # Byte code alone: its compiled kernels are in a cache that the measured runs do not see.
         first_call(text, arguments, f"{folder}/before", folder)
         cold, warm = (first_call(text, arguments, f"{folder}/measured", folder) for _ in range(2))
     return cold, warm

@@ -1,4 +1,4 @@
-"""Ratios that can be trusted: the contenders take turns, and the medians are compared."""
+"""The timing: contenders take turns and medians are compared, so that ratios can be trusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def synchronize(device: str) -> None:
 
 
 def calls_per_turn(function: Callable[[], Any], device: str, turn: float) -> int:
-    """How many calls fill about ``turn`` seconds, so that the clock's grain does not count."""
+    """The number of calls that fill about ``turn`` seconds, so that the clock's grain does not count."""
     for _ in range(3):  # a step's second call may be compiled again: its optimizer has a state then
         function()
     count = 1
@@ -44,6 +44,7 @@ def medians(
     counts = {name: calls_per_turn(function, device, turn) for name, function in contenders.items()}
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(turns):
+        # In turn: what else the machine does hits all of them alike.
         for name, function in contenders.items():
             start = clock()
             for _ in range(counts[name]):

@@ -21,10 +21,12 @@ from corpus.table import CASES, Case
 
 MODES = ("inference", "training")
 WHOLE = 0.95
-"""How many of the runs are to be one graph without a break."""
+"""The share of the runs that are to be one graph without a break."""
 
 
 def main() -> int:
+    """Runs the chosen cases and prints a line for each; the exit status tells whether enough of them are right and
+    whole."""
     chosen = arguments()
     register_all()
     cases = [case for case in CASES.values() if not chosen.names or any(part in case.name for part in chosen.names)]
@@ -36,6 +38,7 @@ def main() -> int:
             if mode != "inference" and not case.trains:
                 continue
             name = f"{case.name} {mode} {chosen.backend}"
+            # A run that was stopped goes on behind the last case that it began.
             if name not in record:
                 record.begin(name)
                 record.end(name, *tried(case, mode, chosen.backend))
@@ -47,6 +50,7 @@ def main() -> int:
                 wrong.append(name)
     print(f"{len(cases[part - 1 :: parts])} architectures, {runs} runs: {whole} whole, {right} right")
     print(*(f"not right: {name}" for name in wrong), sep="\n")
+    # Breaks are counted where graphs run as they are; with a backend only results matter.
     return 0 if right == runs and (whole >= WHOLE * runs or chosen.backend != "eager") else 1
 
 
@@ -63,7 +67,7 @@ def arguments() -> argparse.Namespace:
 
 
 def tried(case: Case, mode: str, backend: str) -> tuple[bool, bool, str]:
-    """Whether it is right and whole, and the lines to print."""
+    """Runs a case and returns two truths, that it is right and that it is whole, and the lines to print."""
     try:
         outcome = step.run(case, backend) if mode == "step" else runner.run(case, mode)
     except Exception:  # noqa: BLE001 - one case must not hide the others

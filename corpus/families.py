@@ -1,4 +1,4 @@
-"""All families."""
+"""The families of architectures, all registered by one call."""
 
 from __future__ import annotations
 

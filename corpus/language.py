@@ -18,7 +18,7 @@ SMALL: dict[str, Any] = {
     "intermediate_size": 64,
     "max_position_embeddings": 64,
 }
-"""What most configurations call the same."""
+"""The settings that most configurations call the same."""
 
 GPT = {"vocab_size": 99, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
 
@@ -101,6 +101,7 @@ AUDIO: dict[str, dict[str, Any]] = {"Wav2Vec2": _AUDIO, "Hubert": _AUDIO, "WavLM
 def register() -> None:
     if not is_installed("transformers"):
         return
+    # Models of images import torchvision, which needs them.
     define_missing_operators()
     for name, settings in ENCODERS.items():
         add(Case(f"hf/{name}", "language", _model(name, settings), tokens()))
@@ -113,6 +114,7 @@ def register() -> None:
         add(Case(f"hf/{name}", "vision", _model(name, settings), _pixels))
     for name, settings in AUDIO.items():
         add(Case(f"hf/{name}", "audio", _model(name, settings), lambda: ((torch.randn(2, 1600),), {})))
+    # Two that take something else than the others of their kind.
     add(Case("hf/Whisper", "audio", _model("Whisper", {**_BART_LIKE, **_WHISPER}), _spectrogram))
     add(Case("hf/CLIP", "vision", _clip, _text_and_image))
 

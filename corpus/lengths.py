@@ -53,7 +53,8 @@ def varied(case: Case) -> Iterator[Varied]:
 
 
 def _runs(model: torch.nn.Module, calls: Sequence[Call]) -> bool:
-    """Twice, as a model that is given positions out of order may read memory that is nobody's."""
+    """True if the model takes these inputs, and gives the same twice: one that is given positions out of order may read
+    memory that is nobody's."""
     twin = copy.deepcopy(model)
     try:
         return not any(differs(infer(model, model, copy.deepcopy(call)), infer(twin, twin, call)) for call in calls)
@@ -63,6 +64,8 @@ def _runs(model: torch.nn.Module, calls: Sequence[Call]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """The result of one case in one mode over all lengths."""
+
     of: Varied
     mode: str
     difference: str
@@ -77,6 +80,7 @@ class Outcome:
 
     @property
     def serves_all(self) -> bool:
+        """True if there is at most one more graph, and one more break, than for the first length, for each."""
         return self.all[0] <= 2 * self.first[0] and self.all[1] <= 2 * self.first[1]
 
     def __str__(self) -> str:
@@ -91,6 +95,7 @@ class Outcome:
 def run(of: Varied, mode: str, optimize: Callable[..., Any], log: capture.Log, exact: bool) -> Outcome:
     torch.manual_seed(0)
     plain = of.case.model().train(mode == "training")
+    # Running statistics change at each call, so each of the two has its own.
     copied = copy.deepcopy(plain)
     region = optimize(copied)
     step = infer if mode == "inference" else train

@@ -1,4 +1,5 @@
-"""``python -m corpus.operators [part of a name ...]``: which operators of the models run as torch's own, and how often.
+"""``python -m corpus.operators [part of a name ...]``: the operators of the models that run as torch's own, with
+counts.
 
 Every case is captured and lowered, forward and backward, and nothing is built; what a library does best (products,
 convolutions, attention) is counted apart.
@@ -28,7 +29,7 @@ from inductor.lower import lower
 
 @dataclass(slots=True)
 class Found:
-    """What graphs were made of; ``reasons`` are by operator, ``cases`` name who asked."""
+    """The operators that graphs were made of; ``reasons`` are by operator, ``cases`` name the models."""
 
     lowered: int = 0
     library: int = 0
@@ -52,6 +53,7 @@ class Found:
         self.lowered += sum(graph.lowered.values())
         for operation in graph.operations:
             if isinstance(operation, Call):
+                # A call without a reason is one that a library does best.
                 if operation.reason is None:
                     self.library += 1
                 else:
@@ -63,6 +65,7 @@ class Found:
 
 
 def look_at(case: Case, training: bool, found: Found) -> None:
+    """Captures and lowers one case, and counts what it is made of."""
     torch.manual_seed(0)
     model = case.model().train(training)
     args, kwargs = case.inputs()
@@ -79,6 +82,7 @@ def look_at(case: Case, training: bool, found: Found) -> None:
         result = captured(*args, **kwargs)
         leaves = torch.utils._pytree.tree_leaves(result.to_tuple() if hasattr(result, "to_tuple") else result)
         losses = [leaf.float().sum() for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        # Backward is lowered when it is first needed.
         if losses:
             torch.stack(losses).sum().backward()
 

@@ -27,6 +27,7 @@ class Record:
         return bool(self.ended[name].get("right"))
 
     def told(self, name: str) -> str:
+        """The lines about a case; of one that never ended, that it took the process down."""
         return str(self.ended[name].get("told", f"{name} took the process down"))
 
     def begin(self, name: str) -> None:

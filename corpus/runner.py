@@ -16,7 +16,7 @@ from corpus.table import Case, Inputs
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What capturing one case in one mode gave."""
+    """The result of capturing one case in one mode."""
 
     name: str
     mode: str
@@ -49,10 +49,11 @@ class Outcome:
 
 
 def run(case: Case, mode: str) -> Outcome:
-    """``mode`` is ``inference`` or ``training``."""
+    """A case plain and captured, called three times; ``mode`` is ``inference`` or ``training``."""
     torch.manual_seed(0)
     model = case.model().train(mode == "training")
     args, kwargs = case.inputs()
+    # Two models, as calls change buffers and what a model keeps.
     plain, captured = model, copy.deepcopy(model)
     log = capture.Log()
     region = capture.optimize("eager", log=log)(captured)
@@ -72,6 +73,8 @@ def run(case: Case, mode: str) -> Outcome:
 
 
 def summary(first: Any, later: Any) -> tuple[int, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The number of graphs, the breaks and the frames left to CPython of the first call, and what later calls compiled
+    again."""
     graphs = sum(isinstance(record, capture.GraphRecord) for record in first)
     breaks = tuple(
         f"{record.location}: {record.reason.explanation}" for record in first if isinstance(record, capture.BreakRecord)
@@ -81,6 +84,7 @@ def summary(first: Any, later: Any) -> tuple[int, tuple[str, ...], tuple[str, ..
         for record in first
         if isinstance(record, capture.FallbackRecord)
     )
+    # A new graph without a recompile is a frame that the first call did not come to: it counts, too.
     again = tuple(
         f"{record.location}: {getattr(record, 'failed', 'anew')}"
         for record in later
@@ -90,6 +94,7 @@ def summary(first: Any, later: Any) -> tuple[int, tuple[str, ...], tuple[str, ..
 
 
 def infer(call: Callable[..., Any], model: torch.nn.Module, inputs: Inputs) -> dict[str, Any]:
+    """One call without gradients, and everything that it may have changed."""
     args, kwargs = inputs
     torch.manual_seed(1)
     with torch.no_grad():
@@ -97,10 +102,12 @@ def infer(call: Callable[..., Any], model: torch.nn.Module, inputs: Inputs) -> d
 
 
 def train(call: Callable[..., Any], model: torch.nn.Module, inputs: Inputs) -> dict[str, Any]:
+    """One call, a loss and a backward, and everything that they may have changed."""
     args, kwargs = inputs
     model.zero_grad()
     torch.manual_seed(1)
     result = call(*args, **kwargs)
+    # Every result gets a gradient, whatever the model calls a loss.
     loss = sum(found.square().mean() for found in tensors(result) if found.requires_grad)
     if isinstance(loss, torch.Tensor):
         loss.backward()
@@ -125,6 +132,7 @@ def differs(
     expected: Any, actual: Any, where: str = "", seen: frozenset[int] = frozenset(), tolerance: float = 0.0
 ) -> str:
     """A sentence about the first difference, or nothing."""
+    # Results may hold themselves.
     if id(expected) in seen:
         return ""
     seen |= {id(expected)}
@@ -146,6 +154,7 @@ def differs(
         return "" if expected == actual else f"{where} is {actual!r} instead of {expected!r}"
     else:
         return ""
+    # Outputs of Hugging Face's models are dicts with attributes: both are compared.
     if hasattr(expected, "__dict__"):
         return next(filter(None, (differs(*pair, seen, tolerance) for pair in _as_calls(pairs))), "") or differs(
             vars(expected), vars(actual), f"{where}.__dict__", seen, tolerance
@@ -163,6 +172,7 @@ def _tensor_differs(expected: torch.Tensor, actual: torch.Tensor, where: str, to
             return f"{where}.{name} is {getattr(actual, name)} instead of {getattr(expected, name)}"
     if expected.stride() != actual.stride():
         return f"{where} has the strides {actual.stride()} instead of {expected.stride()}"
+    # NaN is right where eager has one.
     one, other = torch.nan_to_num(expected.detach()), torch.nan_to_num(actual.detach())
     if torch.equal(one, other) or (tolerance and torch.allclose(one, other, tolerance, tolerance)):
         return ""

@@ -28,7 +28,7 @@ RANDOM_MEMORY = ("empty", "new_empty", "resize")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What capturing one function at all lengths came to."""
+    """The result of capturing one function at all lengths."""
 
     sample: Stretched
     difference: str
@@ -55,6 +55,7 @@ class Seen:
 def run(sample: Stretched, optimize: Callable[..., Any], log: capture.Log, gradients: bool, exact: bool) -> Seen:
     difference, counts = "", [(0, 0)]
     plain = sample.function
+    # A module has state that calls change; a function has none.
     captured = optimize(copy.deepcopy(plain) if isinstance(plain, torch.nn.Module) else plain)
     try:
         _outcome(plain, copied(sample.calls[0], gradients))
@@ -71,7 +72,7 @@ def run(sample: Stretched, optimize: Callable[..., Any], log: capture.Log, gradi
 
 
 def _outcome(function: Callable[..., Any], call: Any) -> Any:
-    """The results, and of what could be learnt, the gradients."""
+    """The results, the gradients of the floating inputs, and the inputs as they are afterwards."""
     args, kwargs = call
     torch.manual_seed(1)
     result = function(*args, **kwargs)

@@ -46,6 +46,7 @@ class Training:
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-3)
 
     def once(self, index: int) -> Sequence[Sight]:
+        """One step, and everything that somebody could see afterwards."""
         torch.manual_seed(index)
         inputs = copy.deepcopy(self.inputs)
         try:
@@ -56,11 +57,13 @@ class Training:
 
 
 def run(case: Case, backend: str = "eager") -> Outcome:
+    """The steps in eager and compiled, compared one by one."""
     torch.manual_seed(0)
     model = case.model().train()
     inputs = case.inputs()
     log = capture.Log()
     capture.reset()
+    # For the float64 run, which starts anew from the same weights.
     first = copy.deepcopy(model)
     plain = Training(copy.deepcopy(model), inputs, step)
     ours = Training(model, inputs, compiler(backend, log)(step))
@@ -70,6 +73,7 @@ def run(case: Case, backend: str = "eager") -> Outcome:
         start = time.perf_counter()
         actual = ours.once(index)
         seconds = seconds or time.perf_counter() - start
+        # The first step's graphs; later steps compile again where the optimizer's state has come.
         settled = settled or log.records()
         found = differ(expected, actual, partial(in_float64, first, inputs, index + 1))
         if found is not None:

@@ -66,18 +66,20 @@ EXCLUDED = {"nn.functional.ctc_loss": "where its lengths do not fit its data, ea
 
 
 def operators() -> list[Any]:
+    """torch's operators that have samples, but for those excluded."""
     found = [op for op in samples_of_torch().op_db if op.dtypes and name_of(op) not in EXCLUDED]
     return [op for op in found if not name_of(op).startswith("jiterator")]
 
 
 def of_operator(op: Any, limit: int) -> Iterator[Stretched]:
-    """At most ``limit`` samples, each in every way of stretching that eager takes."""
+    """Samples of an operator, at most ``limit`` of them, each in every way of stretching that eager takes."""
     dtype = next((dtype for dtype in (torch.float32, torch.complex64) if dtype in op.dtypes), None) or min(
         op.dtypes, key=str
     )
     called = _Called(op.op)
     drawn = [_drawn(op, dtype, length) for length in LENGTHS]
     for number, samples in _spread(list(zip(*drawn, strict=False)), limit):
+        # Samples whose sizes do not depend on the side are the same at each length.
         if _layouts(samples[0]) != _layouts(samples[1]) and _eager_takes(called, samples):
             yield Stretched(name_of(op), f"drawn, {number}", called, samples)
     for number, sample in _spread(_drawn(op, dtype, None), limit):
@@ -85,6 +87,7 @@ def of_operator(op: Any, limit: int) -> Iterator[Stretched]:
 
 
 def of_modules() -> Iterator[Stretched]:
+    """torch's modules with its samples for them."""
     modules = importlib.import_module("torch.testing._internal.common_modules").module_db
     for info in modules:
         torch.manual_seed(0)
@@ -110,6 +113,7 @@ def _spread(samples: Sequence[Any], limit: int) -> list[tuple[int, Any]]:
 
 
 def _drawn(op: Any, dtype: torch.dtype, side: int | None) -> list[Call]:
+    """The samples that torch's own function draws with this number for a side."""
     torch.manual_seed(0)
     with _side(side), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -122,7 +126,7 @@ def _drawn(op: Any, dtype: torch.dtype, side: int | None) -> list[Call]:
 
 @contextlib.contextmanager
 def _side(side: int | None) -> Iterator[None]:
-    """Torch's functions for samples take the lengths of sides from these."""
+    """Sets the lengths of sides that torch's functions for samples use."""
     prefix = "torch.testing._internal."
     modules = [module for name, module in sys.modules.items() if name.startswith(prefix) and hasattr(module, "S")]
     held = [(module, module.S) for module in modules]
@@ -136,6 +140,7 @@ def _side(side: int | None) -> Iterator[None]:
 
 
 def _stretched(name: str, number: str, function: Callable[..., Any], sample: Call) -> Iterator[Stretched]:
+    """A sample in every way of stretching that eager takes, each layout once."""
     found: list[Any] = []
     for length in _lengths(sample):
         for numbers_too in (True, False):
@@ -148,6 +153,7 @@ def _stretched(name: str, number: str, function: Callable[..., Any], sample: Cal
 
 
 def _lengths(sample: Call) -> list[int]:
+    """The lengths that a sample has: sizes of its tensors, and numbers of the call."""
     leaves = pytree.tree_leaves(sample)
     sizes = [size for leaf in leaves if isinstance(leaf, torch.Tensor) for size in leaf.shape if size > 1]
     numbers = [leaf for leaf in leaves if type(leaf) is int and leaf > 2]
@@ -155,6 +161,8 @@ def _lengths(sample: Call) -> list[int]:
 
 
 def with_length(sample: Call, length: int, other: int, *, numbers_too: bool) -> Call:
+    """A sample with one of its lengths replaced by another."""
+
     def stretch(leaf: Any) -> Any:
         if type(leaf) is int and numbers_too and leaf == length:
             return other
@@ -183,6 +191,7 @@ def _is_odd(leaf: Any) -> bool:
 
 
 def _eager_takes(function: Callable[..., Any], calls: Sequence[Call]) -> bool:
+    """True if eager runs all the calls."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -195,6 +204,8 @@ def _eager_takes(function: Callable[..., Any], calls: Sequence[Call]) -> bool:
 
 
 def copied(call: Call, requires_grad: bool = False) -> Call:
+    """A copy of the arguments, as leaves that require gradients where that is wanted."""
+
     def copy(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
@@ -211,6 +222,7 @@ def counted(log: capture.Log) -> tuple[int, int]:
 
 
 def reasons(log: capture.Log) -> tuple[str, ...]:
+    """The reasons for breaks and new graphs, each once."""
     return tuple(dict.fromkeys(filter(None, map(_reason, log.records()))))
 
 

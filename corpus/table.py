@@ -1,4 +1,4 @@
-"""What a case is, and the table that the families fill."""
+"""The table of cases, which the families fill, and the case itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An architecture: how a small one of it is made, and what it is called with."""
+    """An architecture: a function that makes a small one of it, and one that makes its inputs."""
 
     name: str
     family: str

@@ -13,7 +13,8 @@ from corpus.table import Case, add, image, is_installed
 
 
 def define_missing_operators() -> None:
-    """torchvision where its compiled half does not load: importing it needs two operators to be known."""
+    """Makes torchvision importable where its compiled half does not load: importing it needs two operators to be
+    known."""
     if not is_installed("torchvision") or hasattr(torch.ops.torchvision, "nms"):
         return
     try:
@@ -39,7 +40,7 @@ TORCHVISION = {
     "shufflenet_v2_x0_5": 64, "mnasnet0_5": 64, "efficientnet_b0": 64, "efficientnet_v2_s": 64, "regnet_y_400mf": 64,
     "convnext_tiny": 64, "vit_b_32": 224, "swin_t": 64, "swin_v2_t": 64, "maxvit_t": 224,
 }  # fmt: skip
-"""Builders, and the size of image they are called with."""
+"""The builders, and the size of image that each is called with."""
 
 TIMM: dict[str, tuple[int, dict[str, Any]]] = {
     "beit_base_patch16_224": (224, {"depth": 2, "embed_dim": 96, "num_heads": 3}),
@@ -80,7 +81,7 @@ TIMM: dict[str, tuple[int, dict[str, Any]]] = {
     "xception41": (64, {}),
     "xcit_nano_12_p16_224": (224, {"depth": 2}),
 }
-"""Names, the size of image, and what makes the model smaller."""
+"""The names, the size of image, and the settings that make the model smaller."""
 
 
 def register() -> None:
@@ -97,6 +98,7 @@ def _torchvision(name: str) -> Callable[[], torch.nn.Module]:
     def build() -> torch.nn.Module:
         import torchvision
 
+        # These two warn where it is left open.
         more = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
         return torchvision.models.get_model(name, weights=None, num_classes=10, **more)
 

@@ -14,12 +14,13 @@ from search.worker import limit_memory
 
 
 def ends_in_eager(text: str, limit: float) -> bool:
-    """Whether a process that runs the program without any of us dies, too."""
+    """True if a process that runs the program in eager alone dies, too."""
     command = [sys.executable, "-m", "search.alone"]
     with contextlib.suppress(subprocess.TimeoutExpired):
         ended = subprocess.run(
             command, input=text.encode(), capture_output=True, check=False, timeout=limit, env=environment()
         )
+        # Ended by a signal; a program that merely raises ends by itself.
         return ended.returncode < 0
     return False
 

@@ -1,4 +1,4 @@
-"""A program without some of its statements: whether those are why something differs.
+"""A program without some of its statements, to tell whether those are the cause of a difference.
 
 Must not know: what differs, what is documented.
 """
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 
 Chosen = Callable[[str], bool]
-"""Whether a statement, as text, is meant."""
+"""A choice of statements, by their text."""
 
 _SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.Delete)
 
@@ -25,6 +25,7 @@ def without(text: str, function: str, chosen: Chosen) -> str | None:
     tree = ast.parse(text)
     places = [place for place in _places(tree, function) if chosen(ast.unparse(place[0][place[1]]))]
     for statements, index in places:
+        # Not deleted: a body must not become empty, and the other places stay what they are.
         statements[index] = ast.Pass()
     return _text(tree) if places else None
 
@@ -38,7 +39,7 @@ def _body(tree: ast.Module, function: str) -> list[ast.stmt]:
 
 
 def _places(tree: ast.Module, function: str) -> Iterator[tuple[list[ast.stmt], int]]:
-    """Where the simple statements of a function are, those within others too."""
+    """The places of the simple statements of a function, those within others too."""
     pending = [_body(tree, function)]
     while pending:
         statements = pending.pop(0)

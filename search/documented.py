@@ -19,7 +19,7 @@ from search.observed import Sight
 from search.program import MODES
 
 Again = Callable[[str], Difference | None]
-"""How another text differs first."""
+"""A function that gives the first difference of another text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,17 @@ class Case:
     written: Callable[[int, int], bool]
 
     def errors(self) -> tuple[str, str]:
-        """What eager and we raised, in the function or behind it; nothing where nothing was raised."""
+        """The errors of eager and of ours, in the function or behind it; empty where nothing was raised."""
         return _error(self.expected), _error(self.actual)
 
     def is_gone_without(self, function: str, chosen: Chosen) -> bool:
+        """True if the program has such statements in ``function``, and does not differ without them."""
         text = without(self.text, function, chosen)
         return text is not None and self.again(text) is None
 
     @property
     def is_of_a_gradient(self) -> bool:
-        """Whether it is a gradient of a leaf, or one that was asked for."""
+        """True if the difference is in a gradient of a leaf, or in one that was asked for."""
         where = self.difference.where
         asked_for = "torch.autograd.grad(" in self.text and where.startswith(("result", "after: state.out"))
         return ".grad" in where or asked_for
@@ -72,20 +73,22 @@ _RESHAPED = matching(r"\.data = |\.(unsqueeze_|squeeze_|t_|transpose_|swapaxes_|
 
 
 def _we_refuse(case: Case) -> bool:
-    """A tensor that left a graph at the version that is expected was written to afterwards."""
+    """True if we refuse because a tensor that left a graph at the version that is expected was written to
+    afterwards."""
     eagers, ours = case.errors()
     versions = _VERSIONS.search(ours)
     return not eagers and versions is not None and case.written(int(versions[2]), int(versions[1]))
 
 
 def _eager_refuses(case: Case) -> bool:
-    """What we give is what was computed: what eager gives where it keeps what it saved."""
+    """True if eager refuses and we give what was computed: what eager gives where it keeps what it saved."""
     eagers, ours = case.errors()
     if _CHANGED not in eagers or _CHANGED in ours:
         return False
     kept = case.kept()
     if kept is None:
         return False
+    # Keeping what is saved is a mode itself, so modes are compared with eager's plain run.
     modes, others = _apart(case.actual)
     return _apart(case.expected)[0] == modes and differ(kept, others, lambda: None) is None
 
@@ -96,7 +99,8 @@ def _apart(sights: Sequence[Sight]) -> tuple[list[Sight], list[Sight]]:
 
 
 def _through_data(case: Case) -> bool:
-    """Other values, or a mask that has another number of elements when it is computed again."""
+    """True for other values, or a mask that has another number of elements when it is computed again, after a write
+    through ``.data``."""
     eagers, ours = case.errors()
     is_value = case.is_of_a_gradient and case.difference.kind == "value"
     is_mask = _OTHER_SIZE in ours and _OTHER_SIZE not in eagers
@@ -104,6 +108,7 @@ def _through_data(case: Case) -> bool:
 
 
 def _reshaped(case: Case) -> bool:
+    """True if a leaf got another shape in place, and its gradient has another one or eager refuses it."""
     eagers, ours = case.errors()
     refused = _STALE in eagers and _STALE not in ours
     if not refused and not (case.difference.kind == "shape" and case.is_of_a_gradient):
@@ -112,7 +117,7 @@ def _reshaped(case: Case) -> bool:
 
 
 def _layout(case: Case) -> bool:
-    """Of gradients that were asked for in the function or behind it, and nothing else differs."""
+    """True if only the strides of gradients differ that were asked for in the function or behind it."""
     if case.difference.kind != "strides":
         return False
     returned = ["result", "after: result"] if "torch.autograd.grad(" in case.text else []
@@ -131,20 +136,23 @@ def _without_strides(sight: Sight, asked: tuple[str, ...]) -> Sight:
 
 
 def _hook_without_a_gradient(case: Case) -> bool:
+    """True if a hook fails on the None that it is given for a result without a gradient."""
     eagers, ours = case.errors()
     hooks = matching(r"\.register_hook\(")
     return not eagers and "NoneType" in ours and case.is_gone_without("program", hooks)
 
 
 def _made_in_inference_mode(case: Case) -> bool:
-    """We refuse a write to what was detached of a tensor of that mode; in another mode nobody does."""
+    """True if we refuse a write to what was detached of a tensor of inference mode; in another mode nobody does."""
     eagers, ours = case.errors()
     refused = _OF_INFERENCE in ours and not eagers and re.search(r"\.data\b|\.detach\(", case.text)
+    # The cause is told by doing without it: the same program under no_grad.
     return bool(refused) and case.again(case.text.replace("torch.inference_mode(", "torch.no_grad(")) is None
 
 
 def _after_an_error(case: Case) -> bool:
-    """Both raise the same, and gradients alone differ: each is what it was, or what it is where nothing raises."""
+    """True if both raise the same, and gradients alone differ: each is what it was, or what it is where nothing
+    raises."""
     eagers, ours = case.errors()
     if not eagers or eagers != ours:
         return False
@@ -155,6 +163,7 @@ def _after_an_error(case: Case) -> bool:
     complete = _gradients(case.complete() or ())
     if not apart or not complete or differ(others[0], others[1], lambda: None) is not None:
         return False
+    # A gradient may have arrived before the error or not; anything between the two is a mistake.
     known = {where: [_one(older, where), complete.get(where, [])] for where in apart}
     return all(
         any(_differ(each, side.get(where, [])) is None for each in known[where])
@@ -177,7 +186,7 @@ def _differ(expected: Sequence[Sight], actual: Sequence[Sight]) -> Difference | 
 
 
 def _gelu_of_infinity(case: Case) -> bool:
-    """Ours is infinite where eager says NaN, and nothing else differs."""
+    """True if ours is infinite where eager says NaN, and nothing else differs."""
     if case.difference.kind != "value" or "gelu(" not in case.text:
         return False
     pairs = zip(case.expected, case.actual, strict=False)
@@ -192,7 +201,8 @@ def _infinite_alike(expected: Sight, actual: Sight) -> Sight:
 
 
 def _hangs_on_rounding(case: Case) -> bool:
-    """Eager itself gives results as far apart, each element of them, for arguments that differ in their last bits."""
+    """True if eager itself gives results as far apart, each element of them, for arguments that differ in their last
+    bits."""
     if case.difference.kind not in ("value", "sign of zero"):
         return False
     runs = [run for seed in range(_SHAKES) if (run := case.shaken(seed)) is not None]
@@ -203,13 +213,15 @@ def _hangs_on_rounding(case: Case) -> bool:
 
 
 def _is_within(expected: Sight, actual: Sight, runs: Sequence[Sequence[Sight]]) -> bool:
-    """Whether ours lies among eager's own, or beyond them by no more than a part of how far they are apart."""
+    """True if ours lies among eager's own results, or beyond them by no more than a quarter of how far they are
+    apart."""
     found = [sight for run in runs for sight in run if sight.where == expected.where]
     if expected.facts != actual.facts or any(sight.facts != expected.facts for sight in found):
         return False
     values = [
         sight.data.double() for sight in (expected, *found) if sight.data is not None and not sight.data.is_complex()
     ]
+    # Some of the runs do not have the tensor, or it is complex.
     if len(values) <= len(runs) or actual.data is None:
         return False
     every = torch.stack(values)

@@ -1,4 +1,4 @@
-"""What was found: a program for each kind of difference, made small in a process of its own."""
+"""The findings of a search: a program for each kind of difference, made small in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 SHRINK_SECONDS = 400
 EACH = 3
-"""How many programs of one kind are made small: a kind is coarse, and may hold several mistakes."""
+"""The number of programs of one kind that are made small: a kind is coarse, and may hold several mistakes."""
 
 FOOT = """
 
@@ -50,7 +50,7 @@ class Findings:
         self.start = time.monotonic()
 
     def counted(self, line: dict[str, Any]) -> int:
-        """How many programs have been of the line's kind, with it."""
+        """Counts a program, and returns how many of its kind there have been with it."""
         if line.get("unmade"):
             self.unmade += 1
             return 0
@@ -66,7 +66,7 @@ class Findings:
         return self.kinds[kind]
 
     def told(self, line: dict[str, Any], text: str) -> None:
-        """What came of a program, and its text as the child made it: making one may end a process."""
+        """Takes the result of a program, and its text as the child made it: making one may end a process."""
         seen = self.counted(line)
         if not seen:
             return
@@ -74,6 +74,7 @@ class Findings:
             return
         if line["signature"].startswith("search "):  # a fault of the search itself, perhaps in writing the program
             self.show(text, line)
+        # Each try of a program that hangs would take its whole time.
         elif self.small and not line["signature"].startswith("hangs"):
             self.shrinking.append(shrink(line, text, self.backend))
         else:
@@ -85,6 +86,7 @@ class Findings:
             if one.process.poll() is None:
                 if time.monotonic() < one.until:
                     continue
+                # Its file holds the smallest text so far.
                 one.process.kill()
                 one.process.wait()
             self.shrinking.remove(one)
@@ -97,6 +99,7 @@ class Findings:
             time.sleep(0.1)
 
     def show(self, text: str, line: dict[str, Any]) -> None:
+        """Prints a program and writes it to the folder, unless one of the same shape has been shown."""
         if text and shape(text) in self.texts:
             return
         self.texts.add(shape(text))
@@ -108,6 +111,7 @@ class Findings:
             (self.folder / name).write_text(f"# {said}\n{text}{FOOT.format(backend=self.backend)}")
 
     def summary(self) -> str:
+        """The counts of all programs, and how many differ by kind."""
         rate = self.count / max(0.001, time.monotonic() - self.start)
         kinds = "".join(
             f"\n  {count:6} {kind}" for kind, count in sorted(self.kinds.items(), key=lambda kind: -kind[1])
@@ -126,7 +130,8 @@ def shape(text: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Memory that nothing was written to holds the same in all runs (with glibc): tensors that grow show it."""
+    """The variables of child processes: memory that nothing was written to holds the same in all runs (with glibc), and
+    tensors that grow show it."""
     return {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.perturb=192:glibc.malloc.tcache_count=0"}
 
 

@@ -40,18 +40,20 @@ DEPTH = 2
 
 
 class Writer:
-    """Statements so far, and what the variables hold after them."""
+    """The statements so far, and what the variables hold after them."""
 
     def __init__(self, draw: random.Random, scope: holes.Scope, raising: float) -> None:
         self.draw, self.scope, self.raising = draw, scope, raising
         self.over = False
         self.tables = TABLES
+        # Each program has a leaning of its own, so that rare combinations come.
         weights = [weight * draw.choice((0.3, 1, 1, 2)) for _, weight in SUBJECTS.values()]
         self.subjects = list(
             itertools.chain(*([name] * round(10 * w) for name, w in zip(TABLES, weights, strict=True)))
         )
 
     def block(self, count: int, depth: int, around: tuple[str, ...] = ()) -> list[str]:
+        """A body of so many statements."""
         lines: list[str] = []
         for _ in range(count):
             if self.over:
@@ -66,6 +68,7 @@ class Writer:
         return lines or ["pass"]
 
     def statement(self, around: tuple[str, ...]) -> list[str]:
+        """One statement that eager takes, or rarely one that it refuses; none where nothing fits."""
         for _ in range(TRIES):
             try:
                 line = holes.fill(self.draw.choice(self.tables[self.draw.choice(self.subjects)]), self.scope, self.draw)
@@ -73,12 +76,14 @@ class Writer:
                 continue
             if self.runs(line, around):
                 return [line]
+            # Kept although eager refuses it: the program ends there, or goes on as if it had not been.
             if self.draw.random() < self.raising:
                 self.over = self.draw.random() < 0.8
                 return [line]
         return []
 
     def runs(self, line: str, around: tuple[str, ...]) -> bool:
+        """Runs a statement on the variables, in the contexts around it; False where eager refuses."""
         text = line
         for head in reversed(around):
             text = head + "\n" + textwrap.indent(text, "    ")
@@ -90,6 +95,7 @@ class Writer:
         return True
 
     def context(self, depth: int, around: tuple[str, ...]) -> list[str]:
+        """A statement that sets a mode for its body."""
         try:
             head = holes.fill(self.draw.choice(CONTEXTS), self.scope, self.draw)
         except holes.Unfilled:
@@ -98,13 +104,15 @@ class Writer:
         return [head, *indented(body)]
 
     def compound(self, depth: int, around: tuple[str, ...]) -> list[str]:
-        """Bodies are written as if entered once; they may not be, so the names that they bring are gone after them."""
+        """A branch, a loop or an inner function.  Bodies are written as if entered once; they may not be, so the names
+        that they bring are gone after them."""
         try:
             shape = self.draw.choice(blocks.SHAPES)
             head, *rest = shape.split("{}")
             texts = [holes.fill(head, self.scope, self.draw)]
             before = dict(self.scope)
             for name in ("t", "i_"):
+                # The loop's variable or the inner function's argument, on which the body is tried.
                 if name in head:
                     self.scope[name] = (
                         0
@@ -114,6 +122,7 @@ class Writer:
             for part in rest:
                 over = self.over
                 body = self.block(self.draw.randint(1, 3), depth - 1, around)
+                # What raises in a branch does not end the program: the branch may not be taken.
                 self.over = over
                 texts[-1] += "\n".join(indented(body))
                 for name in [name for name in self.scope if name not in before and not name.startswith("__")]:
@@ -123,6 +132,7 @@ class Writer:
         except holes.Unfilled:
             return []
         text = "".join(texts)
+        # Not called while it is written: something of the usual size stands for its result.
         if shape.startswith("def inner"):
             name = last.strip().splitlines()[-1].split(" = ")[0]
             self.scope[name] = torch.ones(3) * self.draw.choice([1, 2])
@@ -144,6 +154,7 @@ def generate(seed: int) -> str:
         try:
             return _generate(draw, seed)
         finally:
+            # Statements were run while they were drawn, and may have drawn and switched, too.
             random.setstate(python_state)
             torch.set_grad_enabled(True)
 
@@ -157,6 +168,7 @@ def _generate(draw: random.Random, seed: int) -> str:
     result, text = _returned(draw, scope)
     lines.append("return " + text)
     outside = Writer(draw, {"r": result, "s": given, "torch": torch}, 0.0)
+    # Behind the call there are other habits: backward, steps of an optimizer, writes to results.
     outside.subjects, outside.tables = ["outside"], {"outside": OUTSIDE}
     after = outside.block(draw.randint(0, 2), 0)
     changes = [_changes(draw, scope) for _ in range(CALLS - 1)]
@@ -164,7 +176,7 @@ def _generate(draw: random.Random, seed: int) -> str:
 
 
 def _made(draw: random.Random, tops: list[str]) -> tuple[list[str], holes.Scope]:
-    """Lines that make the arguments, and what they make; drawn again where a tensor has no such view."""
+    """The lines that make the arguments, and what they make; drawn again where a tensor has no such view."""
     while True:
         made, scope = arguments.arguments(draw), {}
         torch.default_generator.manual_seed(5)
@@ -177,9 +189,11 @@ def _made(draw: random.Random, tops: list[str]) -> tuple[list[str], holes.Scope]
 
 
 def _returned(draw: random.Random, scope: holes.Scope) -> tuple[Any, str]:
+    """The result, as the program returns it and as text."""
     found = [
         name for name in scope if name in (*holes.NAMES, "x", "y", "w", "items", "n", "state") and name not in "xyw"
     ] + ["x"]
+    # Mostly what the program computed itself; arguments now and then, as programs return them, too.
     own = [name for name in found if name in holes.NAMES]
     chosen = draw.sample(own, min(len(own), draw.randint(1, 3))) + draw.sample(
         ["x", "y", "w", "items", "n"], draw.choice((0, 0, 1))
@@ -195,6 +209,7 @@ def _returned(draw: random.Random, scope: holes.Scope) -> tuple[Any, str]:
 
 
 def _changes(draw: random.Random, scope: holes.Scope) -> list[str]:
+    """Lines that change something between two calls."""
     tensors = {name: scope[name] for name in ("x", "y", "w")}
     lines = draw.choices(CHANGES, k=draw.choice((0, 1, 1, 2)))
     return [holes.fill(line, tensors, draw) if "<var>" in line else line for line in lines] or ["pass"]
@@ -206,6 +221,7 @@ def written(
     """The whole text, without what nobody mentions."""
     rest = "\n".join([*lines, *after, *itertools.chain(*changes)])
     kept = list[str]()
+    # From the last to the first, as later lines mention what earlier ones made.
     for line in reversed(made):
         if mentions(line.split()[0].split(".")[0], "\n".join([rest, *kept])):
             kept.insert(0, line)
@@ -228,4 +244,5 @@ def written(
 
 
 def mentions(name: str, text: str) -> bool:
+    """True if the text has the name as a word."""
     return re.search(rf"\b{name}\b", text) is not None

@@ -1,4 +1,5 @@
-"""Whether two runs are the same to everybody, and, where they differ in rounding alone, whether ours is near enough.
+"""The judge: two runs are the same to everybody, or, where they differ in rounding alone, ours is near enough, or they
+differ.
 
 The judge of rounding is a third run, in float64: ours may be no further from it than twice eager's distance, plus
 ``SLACK`` steps of the type (``HALF_SLACK`` of a half) at the size of what is compared.  The slack is for where eager is
@@ -41,8 +42,8 @@ class Difference:
 def differ(
     expected: Sequence[Sight], actual: Sequence[Sight], reference: Reference, coarsest: float = 0.0
 ) -> Difference | None:
-    """``reference`` is asked for only where results are near each other and not the same; ``coarsest`` is the step of
-    the smallest type on the way to them."""
+    """The first difference, or None.  ``reference`` is asked for only where results are near each other and not the
+    same; ``coarsest`` is the step of the smallest type on the way to them."""
     shapes = {sight.where: sight.facts[2] for sight in expected if sight.data is not None}
     pairs = [pair for pair in zip(expected, actual, strict=False) if not _fits_ours_alone(*pair, shapes)]
     for one, other in pairs:  # what is not a matter of rounding says more
@@ -98,6 +99,7 @@ def _judged_float(one: Sight, other: Sight, reference: Reference) -> Difference 
     if not truths or not math.isfinite(actual):
         return said
     exact = abs(expected - float(truths[0].facts[1])) <= EXACT * size
+    # A number of Python's own, not one read out of a tensor: other bits are a mistake.
     if exact and not (_is_single(expected) and _is_single(actual)):
         return said
     truth = float(truths[0].facts[1])
@@ -117,11 +119,12 @@ NAMES = ("type", "dtype", "shape", "strides", "requires_grad", "is_leaf")
 
 
 def kind_of(expected: tuple[object, ...], actual: tuple[object, ...]) -> str:
-    """What kind of difference two lists of facts have; a missing or added gradient is told by None."""
+    """The kind of difference between two lists of facts; a missing or added gradient is told by None."""
     if "NoneType" in (expected[:1] + actual[:1]):
         return "None for a value" if actual[0] == "NoneType" else "a value for None"
     if "is" in (expected[0], actual[0]):
         return "identity"
+    # Two tensors: the first fact that differs names the kind.
     if len(expected) >= len(NAMES) and len(actual) >= len(NAMES):
         names = [name for name, one, other in zip(NAMES, expected, actual, strict=False) if one != other]
         return names[0] if names else "memory shared"
@@ -129,7 +132,7 @@ def kind_of(expected: tuple[object, ...], actual: tuple[object, ...]) -> str:
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Equal, NaN as NaN, and zeros with their signs."""
+    """True for equal bits: NaN as NaN, and zeros with their signs."""
     if not (one.is_floating_point() or one.is_complex()):
         return torch.equal(one, other)
     if one.is_complex():
@@ -146,6 +149,7 @@ def _judged(one: Sight, other: Sight, reference: Reference, coarsest: float) -> 
     if not expected.is_floating_point():
         return said
     finite = expected.isfinite()
+    # Infinities and NaNs are no matter of rounding.
     if not same_bits(expected[~finite], actual[~finite]) or not bool(actual[finite].isfinite().all()):
         return said
     ours, eagers = actual[finite].double(), expected[finite].double()
@@ -155,12 +159,14 @@ def _judged(one: Sight, other: Sight, reference: Reference, coarsest: float) -> 
     apart = float((ours - eagers).abs().max())
     if apart == 0:
         return Difference("sign of zero", one.where, printed(expected), printed(actual))
+    # Nothing rounds that far: float64 need not be asked.
     if apart > 2.0**-4 * size:
         return said
     truth = _at(reference(), one)
     if truth is None:
         return said if apart > slack else None
     near, far = (float((found - truth[finite]).abs().max()) for found in (ours, eagers))
+    # The float64 run took another way: only the slack is left to judge by.
     if far > max(0.01, BLIND * max(eps, coarsest)) * size and near > far / BLIND:
         return said if apart > slack else None
     return said if near > 2 * far + slack else None

@@ -7,11 +7,11 @@ import copy
 from collections.abc import Callable, Iterator
 
 Still = Callable[[str], bool]
-"""Whether a text still shows what the first one showed."""
+"""True for a text that still shows what the first one showed."""
 
 
 def minimise(text: str, still: Still, tries: int = 400) -> str:
-    """The smallest text found in so many tries."""
+    """The smallest text found in so many tries, by one simplification after another, over and over until none helps."""
     best, left, seen = ast.unparse(ast.parse(text)), tries, set[str]()
     if not still(best):
         return text
@@ -23,12 +23,14 @@ def minimise(text: str, still: Still, tries: int = 400) -> str:
             candidate = _candidate(best, position)
             if candidate is None:
                 break
+            # Not a try: nothing is run for it.
             if candidate == best or candidate in seen or not _compiles(candidate):
                 position += 1
                 continue
             seen.add(candidate)
             left -= 1
             if still(candidate):
+                # The same position again: what stood behind what is gone has moved there.
                 best, smaller = candidate, True
             else:
                 position += 1
@@ -44,8 +46,10 @@ def _compiles(text: str) -> bool:
 
 
 def _candidate(text: str, position: int) -> str | None:
-    """The text with its ``position``-th simplification made, counted from the whole to the parts."""
+    """The text with its ``position``-th simplification made, counted from the whole to the parts; None behind the
+    last."""
     tree = ast.parse(text)
+    # Changes are made in place, each in a tree of its own.
     for index, change in enumerate(_changes(tree)):
         if index == position:
             change()
@@ -58,7 +62,8 @@ def _candidate(text: str, position: int) -> str | None:
 
 
 def _changes(tree: ast.Module) -> Iterator[Callable[[], None]]:
-    """Large ones first: whole statements from the last to the first, then what stands within them."""
+    """The simplifications of a tree, large ones first: whole statements from the last to the first, then what stands
+    within them."""
     bodies = [
         (node, name)
         for node in ast.walk(tree)
@@ -68,11 +73,13 @@ def _changes(tree: ast.Module) -> Iterator[Callable[[], None]]:
     for node, name in bodies:
         statements = getattr(node, name)
         size = len(statements) // 2
+        # Halves and quarters first, as most statements have nothing to do with the difference.
         while size > 1 and not isinstance(node, ast.Module):
             for index in reversed(range(0, len(statements) - size + 1, size)):
                 yield _without(node, name, index, size)
             size //= 2
         for index in reversed(range(len(statements))):
+            # Functions at the top stay: the program consists of them.
             if isinstance(statements[index], ast.FunctionDef) and isinstance(node, ast.Module):
                 continue
             if isinstance(statements[index], ast.Pass):
@@ -80,6 +87,7 @@ def _changes(tree: ast.Module) -> Iterator[Callable[[], None]]:
             yield _without(node, name, index)
             if isinstance(statements[index], (ast.If, ast.For, ast.While, ast.With, ast.Try)):
                 yield _lifted(node, name, index)
+    # Arguments are looked up by name in what ``make`` returns: fewer are fine.
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef) and function.name == "program":
             for index in range(len(function.args.args)):
@@ -88,6 +96,8 @@ def _changes(tree: ast.Module) -> Iterator[Callable[[], None]]:
 
 
 def _without(node: ast.AST, name: str, index: int, count: int = 1) -> Callable[[], None]:
+    """A change that deletes statements, and leaves no body empty."""
+
     def change() -> None:
         statements = getattr(node, name)
         del statements[index : index + count]
@@ -98,6 +108,8 @@ def _without(node: ast.AST, name: str, index: int, count: int = 1) -> Callable[[
 
 
 def _lifted(node: ast.AST, name: str, index: int) -> Callable[[], None]:
+    """A change that puts a statement's body in its place."""
+
     def change() -> None:
         statements = getattr(node, name)
         statements[index : index + 1] = statements[index].body
@@ -113,7 +125,8 @@ def _without_argument(function: ast.FunctionDef, index: int) -> Callable[[], Non
 
 
 def _within(tree: ast.Module) -> Iterator[Callable[[], None]]:
-    """Parts of expressions: an operand for an operation, an argument for a call, fewer items, simple names."""
+    """The simplifications of expressions: an operand for an operation, an argument for a call, fewer items, simple
+    names."""
     for parent in ast.walk(tree):
         for field, value in ast.iter_fields(parent):
             if isinstance(value, ast.expr):
@@ -121,6 +134,7 @@ def _within(tree: ast.Module) -> Iterator[Callable[[], None]]:
                     yield _replaced(parent, field, part)
             elif isinstance(value, list) and value and isinstance(value[0], ast.expr):
                 for index, item in enumerate(value):
+                    # The last item stays: ``_parts`` has it alone in place of the whole.
                     if isinstance(parent, (ast.List, ast.Tuple)) and len(value) > 1:
                         yield _item_gone(value, index)
                     for part in _parts(item):
@@ -131,6 +145,7 @@ def _within(tree: ast.Module) -> Iterator[Callable[[], None]]:
 
 
 def _parts(value: ast.expr) -> list[ast.expr]:
+    """The expressions that may stand for a whole one."""
     match value:
         case ast.BinOp(left=left, right=right):
             return [left, right]
@@ -150,6 +165,7 @@ def _parts(value: ast.expr) -> list[ast.expr]:
             return [operand]
         case ast.Dict(values=[*values]):
             return list(values)
+        # Not of 1.0 and 2.0: simplifying would go round in circles.
         case ast.Constant(value=float() as number) if number not in (1.0, 2.0):
             return [ast.Constant(1.0), ast.Constant(2.0)]
     return []

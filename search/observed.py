@@ -1,4 +1,4 @@
-"""All that somebody can see of some objects, as a flat list: values, kinds, layouts, gradients, who is whom.
+"""The facts that somebody can see of some objects, as a flat list: values, kinds, layouts, gradients, who is whom.
 
 Two runs of one program are the same to everybody when their lists are.  Data is copied, so that a list stays as it was
 when the program goes on.
@@ -21,7 +21,7 @@ SHARES = "shares memory with"
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One thing that was seen: where, what facts of it are compared as they are, and the data of a tensor."""
+    """One thing that was seen: its place, the facts of it that are compared as they are, and the data of a tensor."""
 
     where: str
     facts: Kind
@@ -30,7 +30,7 @@ class Sight:
 
 @dataclass(slots=True)
 class Walk:
-    """What was met on the way: objects and memories by where they were met first."""
+    """The objects and memories met on the way, by the places where they were met first."""
 
     sights: list[Sight] = field(default_factory=list)
     objects: dict[int, str] = field(default_factory=dict)
@@ -39,6 +39,7 @@ class Walk:
     tensors: list[torch.Tensor] = field(default_factory=list)
 
     def look(self, value: Any, where: str) -> None:
+        """Notes one value and what is in it, or the place where it was met before."""
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device)):
             self.note(where, type(value).__name__, repr(value))
             return
@@ -64,6 +65,7 @@ class Walk:
 
 
 def observe(**world: Any) -> list[Sight]:
+    """The facts that can be seen of these objects, in order."""
     walk = Walk()
     for name, value in world.items():
         walk.look(value, name)
@@ -79,18 +81,21 @@ def tensors_in(**world: Any) -> list[torch.Tensor]:
 
 
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """An object's attributes, in an order that does not depend on when they were set."""
     return ((f".{name}", vars(value)[name]) for name in sorted(vars(value)))
 
 
 def _tensor(walk: Walk, value: torch.Tensor, where: str) -> None:
     walk.tensors.append(value)
     kind = type(value).__name__
+    # Without strides and a storage of its own: its text has to do.
     if value.layout is not torch.strided or value.is_quantized:
         walk.note(where, kind, str(value.layout), str(value.dtype), tuple(value.shape), str(value.detach()))
         return
     facts = (kind, str(value.dtype), tuple(value.shape), seen_strides(value), value.requires_grad, history(value))
     memory = value.untyped_storage()
     shared: Kind = ()
+    # Whether tensors share memory can be seen by writing; of none without elements.
     if value.numel() and memory._cdata in walk.memories:
         first, offset = walk.memories[memory._cdata]
         shared = (SHARES, first, value.storage_offset() - offset)
@@ -98,11 +103,13 @@ def _tensor(walk: Walk, value: torch.Tensor, where: str) -> None:
         walk.memories[memory._cdata] = (where, value.storage_offset())
         walk.kept.append(memory)
     walk.sights.append(Sight(where, (*facts, *shared), value.detach().clone()))
+    # Reading ``.grad`` of any other tensor warns.
     if history(value) == "leaf" or (value.requires_grad and value.retains_grad):
         walk.look(value.grad, f"{where}.grad")
 
 
 def history(value: torch.Tensor) -> str:
+    """ "leaf" or "made", or torch's refusal to say which."""
     try:
         return "leaf" if value.is_leaf else "made"
     except RuntimeError as error:  # a view of what was changed in another mode of gradients

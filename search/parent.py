@@ -22,7 +22,7 @@ BATCH = 400
 
 @dataclass(slots=True)
 class Child:
-    """A process, the seeds that it was given, and what it is at: its text is None until it is made."""
+    """A process, the seeds that it was given, and the one that it is at: its text is None until it is made."""
 
     process: subprocess.Popen[bytes]
     seeds: list[int]
@@ -32,17 +32,18 @@ class Child:
     rest: bytes = b""
 
     def lines(self) -> Iterator[dict[str, Any]] | None:
-        """What it has said since; nothing more comes after None."""
+        """The lines that it has said since; None once nothing more comes."""
         assert self.process.stdout is not None
         data = self.process.stdout.read1()  # type: ignore[attr-defined]
         if not data:
             return None
+        # The last piece may be half a line.
         *whole, self.rest = (self.rest + data).split(b"\n")
         return map(json.loads, whole)
 
 
 class Parent:
-    """The running children, and which seeds are still to be given out."""
+    """The running children, and the seeds that are still to be given out."""
 
     def __init__(self, findings: Findings, seeds: Iterator[int], limit: float, log: Log) -> None:
         self.findings, self.limit, self.log = findings, limit, log
@@ -65,6 +66,7 @@ class Parent:
         self.selector.register(child.process.stdout, selectors.EVENT_READ, child)  # type: ignore[arg-type]
 
     def step(self) -> None:
+        """Reads what children said, and ends those that hang."""
         for key, _ in self.selector.select(timeout=1.0):
             self.read(key.data)
         for child in list(self.children):
@@ -74,12 +76,15 @@ class Parent:
                 self.lost(child, f"hangs: no end after {self.limit:.0f} s")
 
     def read(self, child: Child) -> None:
+        """Takes the lines of a child, or notices its end."""
         lines = child.lines()
         if lines is None:
+            # Its output has ended.  In the middle of a program that was its end, too.
             status = child.process.wait()
             self.lost(child, f"died: exit status {status}") if child.running is not None else self.forget(child)
             return
         for line in lines:
+            # The time that is measured is that of one step, not of all programs.
             child.since = time.monotonic()
             if "start" in line:
                 child.running, child.text = line["start"], None
@@ -91,8 +96,9 @@ class Parent:
                 child.running = None
 
     def lost(self, child: Child, how: str) -> None:
-        """A child that ended in eager, while statements were tried or where the program runs without us, too, found an
-        end of torch's own, which is counted apart."""
+        """Takes a child that died or was ended, and has another one go on behind the program that did it.  One that
+        ended in eager, while statements were tried or where the program runs without us, too, found an end of torch's
+        own, which is counted apart."""
         seed = child.running
         assert seed is not None
         line = {"seed": seed, "raised": False, "graphs": 0, "signature": how.split(":")[0], "difference": how}
@@ -131,7 +137,9 @@ class Log:
 def run(
     findings: Findings, first: int, count: int, seconds: float | None, jobs: int, limit: float, path: Path | None
 ) -> None:
+    """Searches with so many processes at a time, until seeds or time run out."""
     log = Log(path)
+    # A search that goes on counts what an earlier one found.
     for seed, line in log.done.items():
         if first <= seed < first + count:
             findings.counted(line)
@@ -141,6 +149,7 @@ def run(
     try:
         while time.monotonic() < end:
             findings.poll()
+            # Making programs small takes processes, too.
             while len(parent.children) + len(findings.shrinking) < jobs and not parent.given_out:
                 parent.start()
             if not parent.children and parent.given_out:

@@ -88,7 +88,7 @@ def _rounded(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What one call let somebody see, and what was warned of."""
+    """The facts that one call let somebody see, and its warnings."""
 
     sights: Sequence[Sight]
     warned: tuple[str, ...]
@@ -105,6 +105,7 @@ def calls(text: str, compiler: Compiler) -> Iterator[Call]:
 
 
 def _made(program: Program) -> types.SimpleNamespace:
+    """The arguments of a program, the same each time."""
     torch.default_generator.manual_seed(5)
     return types.SimpleNamespace(**program.make())
 
@@ -112,6 +113,7 @@ def _made(program: Program) -> types.SimpleNamespace:
 def _calls(
     program: Program, function: Callable[..., Any], names: Sequence[str], state: types.SimpleNamespace
 ) -> Iterator[Call]:
+    """Yields a program's calls, with something changed in between."""
     for index in range(CALLS):
         torch.default_generator.manual_seed(index)  # torch.manual_seed looks for devices first
         gc.collect()  # what an exception kept of the call before, steps of autograd that a leaf still knows, is gone
@@ -131,6 +133,7 @@ def _call(program: Program, function: Callable[..., Any], arguments: Sequence[An
         except Exception as error:  # noqa: BLE001 - a program may raise what it likes
             world["raised"] = error
         told = tuple(f"{one.category.__name__}: {one.message}" for one in warned)
+        # Before ``after`` runs, which writes to what came out.
         sights = observe(**world, random=torch.get_rng_state(), grad_mode=torch.is_grad_enabled(), **{MODES: _modes()})
         if "raised" not in world:
             try:
@@ -142,7 +145,7 @@ def _call(program: Program, function: Callable[..., Any], arguments: Sequence[An
 
 
 def _modes() -> list[object]:
-    """What is in force for the code that runs next: a program that ends leaves nothing behind."""
+    """The modes that are in force for the code that runs next: a program that ends leaves nothing behind."""
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True) or ()
     stacks = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
     modes = torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
@@ -150,14 +153,14 @@ def _modes() -> list[object]:
 
 
 def _once(tensor: torch.Tensor) -> torch.Tensor:
-    """Each element once, where a tensor is expanded: nothing is written to others."""
+    """The tensor with each element once, where it is expanded: nothing is written to others."""
     for dim, (size, step) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         tensor = tensor.narrow(dim, 0, 1) if step == 0 and size else tensor
     return tensor
 
 
 def reference(text: str, count: int) -> Sequence[Sight] | None:
-    """What the ``count``-th call lets see in float64, from the same values; nothing where that does not run."""
+    """The facts of the ``count``-th call in float64, from the same values; None where that does not run."""
     return _in_float64(text, count, copied=False) or _in_float64(text, count, copied=True)
 
 
@@ -168,11 +171,14 @@ def _in_float64(text: str, count: int, *, copied: bool) -> Sequence[Sight] | Non
     try:
         program = load(in_float64(text, copied=copied))
         state = _made(program)
+        # Numbers that were rounded to their type, not those that are written in the text.
         for one, other in zip(tensors_in(s=exact), tensors_in(s=state), strict=True):
             if other.is_floating_point():
                 _once(other.data).copy_(_once(one.data))
         names = tuple(inspect.signature(program.program).parameters)
         call = list(itertools.islice(_calls(program, program.program, names, state), count))[-1]
+        # A cast that has nothing to do gives the tensor itself, to which the program may not write: tried again with
+        # copies.
         return None if call.raised and not copied else call.sights
     except Exception:  # noqa: BLE001 - types that the program insists on
         return None
@@ -181,10 +187,11 @@ def _in_float64(text: str, count: int, *, copied: bool) -> Sequence[Sight] | Non
 
 
 def with_other_last_bits(text: str, count: int, seed: int) -> Sequence[Sight] | None:
-    """What the ``count``-th call lets see in eager where what it is given is a rounding or two away, or none."""
+    """The facts of the ``count``-th call in eager where its arguments are a rounding or two away, or none."""
     program = load(text)
     state = _made(program)
     draw = torch.Generator().manual_seed(seed)
+    # Leaves are written to in place.
     with torch.no_grad():
         for tensor in tensors_in(s=state):
             if tensor.is_floating_point():
@@ -199,19 +206,19 @@ def with_other_last_bits(text: str, count: int, seed: int) -> Sequence[Sight] | 
 
 
 def kept_as_saved(text: str, count: int) -> Sequence[Sight] | None:
-    """What the ``count``-th call lets see where eager keeps copies of what it saves in it, and refuses no write.  This
+    """The facts of the ``count``-th call where eager keeps copies of what it saves in it, and refuses no write.  This
     is a mode itself, so modes are not told."""
     found = _last_call_in(torch.autograd.graph.allow_mutation_on_saved_tensors(), text, count)
     return None if found is None else [sight for sight in found if not sight.where.startswith(MODES)]
 
 
 def with_all_gradients(text: str, count: int) -> Sequence[Sight] | None:
-    """What the ``count``-th call lets see where each leaf gets its gradient, whatever another refuses."""
+    """The facts of the ``count``-th call where each leaf gets its gradient, whatever another refuses."""
     return _last_call_in(mock.patch("torch.autograd.backward", _for_each_leaf), text, count)
 
 
 def _last_call_in(changed: AbstractContextManager[object], text: str, count: int) -> Sequence[Sight] | None:
-    """Nothing where that does not run."""
+    """The facts of the ``count``-th call, made under ``changed``; None where that does not run."""
     program = load(text)
     state = _made(program)
     names = tuple(inspect.signature(program.program).parameters)
@@ -226,7 +233,7 @@ def _last_call_in(changed: AbstractContextManager[object], text: str, count: int
 
 
 def _for_each_leaf(tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, **others: Any) -> None:
-    """Backward that goes to all leaves first, and then adds to one after another."""
+    """A backward that goes to all leaves first, and then adds to one after another."""
     tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
     leaves = _leaves_behind(tensors)
     found = torch.autograd.grad(tensors, leaves, grad_tensors, retain_graph, allow_unused=True)
@@ -236,6 +243,7 @@ def _for_each_leaf(tensors: Any, grad_tensors: Any = None, retain_graph: Any = N
 
 
 def _leaves_behind(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The leaves that autograd finds behind these tensors."""
     pending: list[Any] = [tensor.grad_fn for tensor in tensors]
     leaves = [tensor for tensor in tensors if tensor.is_leaf]
     seen = set()

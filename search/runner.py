@@ -31,9 +31,10 @@ SAID_ON_PURPOSE = "versions exist already and none fits"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a program ended: the first difference, if any, whether eager raised, and how many graphs there were.
+    """The end of a program: the first difference, if any, whether eager raised, and how many graphs there were.
 
-    ``documented`` has the words of the documentation where it tells of what differs: no difference then."""
+    ``documented`` has the words of the documentation where it tells of what differs: no difference then.
+    """
 
     difference: Difference | None
     raised: bool
@@ -43,7 +44,7 @@ class Verdict:
 
     @property
     def signature(self) -> str:
-        """What kind of difference it is, coarsely, so that making a program small keeps to one mistake."""
+        """The kind of difference, coarsely, so that making a program small keeps to one mistake."""
         found = self.difference
         if found is None:
             return ""
@@ -53,7 +54,8 @@ class Verdict:
 
 
 def _part(where: str) -> str:
-    """Gradients as such; everything else by the argument or part of the result that it is in."""
+    """The coarse place of a difference: gradients as such; everything else by the argument or part of the result that
+    it is in."""
     stage = "after " if where.startswith("after: ") else ""
     if ".grad" in where:
         return stage + "grad"
@@ -66,7 +68,7 @@ def _words(text: str) -> str:
 
 
 def compiler(backend: str, log: capture.Log | None = None) -> Compiler:
-    """``eager`` needs capture alone; the others need compile_api."""
+    """The backend's compiler; ``eager`` needs capture alone, the others need compile_api."""
     if backend == "eager":
         return capture.optimize("eager", log=log) if log is not None else capture.optimize("eager")
     import compile_api
@@ -75,8 +77,9 @@ def compiler(backend: str, log: capture.Log | None = None) -> Compiler:
 
 
 def judge(text: str, backend: str) -> Verdict:
-    """The text in eager and compiled by a backend."""
+    """The verdict on a text, run in eager and compiled by a backend."""
     capture.reset()
+    # Graphs are counted where capture alone is searched.
     log = capture.Log() if backend == "eager" else None
     return compared(text, compiler(backend, log), log, partial(watching, backend))
 
@@ -87,10 +90,12 @@ def compared(
     log: capture.Log | None = None,
     watched: Callable[[Watch], Compiler] | None = None,
 ) -> Verdict:
-    """Both runs go call by call, and end at the first difference.  ``watched`` compiles in the same way."""
+    """The verdict of both runs, which go call by call and end at the first difference.  ``watched`` compiles in the
+    same way."""
     found = _first(text, compile_it, log)
     if found.difference is None or found.calls is None:
         return found.verdict
+    # Everything that takes another run is asked for only where a row of the documentation needs it.
     case = Case(
         text,
         *(call.sights for call in found.calls),
@@ -125,6 +130,7 @@ def _again(compile_it: Compiler, text: str) -> Difference | None:
 
 
 def _written(text: str, count: int, watched: Callable[[Watch], Compiler] | None, left_at: int, found_at: int) -> bool:
+    """True if a third run shows a write between a compiled forward and its backward."""
     if watched is None:
         return False
     capture.reset()
@@ -134,6 +140,7 @@ def _written(text: str, count: int, watched: Callable[[Watch], Compiler] | None,
 
 
 def _first(text: str, compile_it: Compiler, log: capture.Log | None) -> _Found:
+    """The first difference between both runs, or that there is none."""
     raised = False
     before: Sequence[Sight] = ()
     pairs = zip(calls(text, _as_it_is), calls(text, compile_it), strict=True)
@@ -155,6 +162,7 @@ def _graphs(log: capture.Log | None) -> int:
 
 
 def _difference(text: str, index: int, expected: Call, actual: Call) -> Difference | None:
+    """The difference of one call: in what it let see, or in a warning of ours that eager does not give."""
     found = differ(expected.sights, actual.sights, partial(reference, text, index + 1), coarsest(text))
     if found is not None:
         return found

@@ -21,6 +21,7 @@ LIMIT = 120
 
 
 def signature(text: str, backend: str) -> str:
+    """The kind of difference that a text shows; empty where it shows none."""
     try:
         return judge(text, backend).signature
     except Exception:  # noqa: BLE001 - a text that does not even make its arguments
@@ -31,6 +32,7 @@ def signal_of(text: str, backend: str) -> str:
     """The signal by which a child that runs the text dies.  One that is only slow tells nothing."""
     child = os.fork()
     if not child:
+        # The child ends itself, should it hang.
         signal.alarm(LIMIT)
         signature(text, backend)
         os._exit(0)
@@ -50,6 +52,7 @@ def main(path: Path, backend: str, how: str) -> None:
     def still(candidate: str) -> bool:
         same = told(candidate, backend) == first
         if same:
+            # At once: this process may be ended at any time.
             path.write_text(candidate + "\n")
         return same
 

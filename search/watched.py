@@ -17,7 +17,7 @@ from search.program import Compiler
 
 @dataclass(slots=True)
 class Watch:
-    """What is noted while a program runs."""
+    """The tensors noted while a program runs, with their versions."""
 
     left: list[tuple[torch.Tensor, int]] = field(default_factory=list)
 
@@ -26,12 +26,13 @@ class Watch:
         self.left += [(each.detach(), each._version) for each in plain]  # which goes on to count with it
 
     def was_written(self, left_at: int, found_at: int) -> bool:
-        """Whether a tensor with the one version when a graph was over has the other now."""
+        """True if a tensor with the one version when a graph was over has the other now."""
         return any((version, tensor._version) == (left_at, found_at) for tensor, version in self.left)
 
 
 def watching(backend: str, watch: Watch) -> Compiler:
     """Compiles as the backend does, and notes each call of a graph."""
+    # Here: the search of capture alone does not need it.
     import compile_api
     from compile_api.backends import Context, lookup
     from compile_api.ledger import Ledger

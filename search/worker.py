@@ -30,6 +30,7 @@ def main(backend: str, seeds: list[int]) -> None:
 
 
 def tried(seed: int, backend: str) -> dict[str, Any]:
+    """Makes and runs one program; a fault of the search itself is a result, too."""
     try:
         text = generate(seed)
         say(made=text)  # so far only eager ran, and the parent needs to make none itself
@@ -55,6 +56,7 @@ def tried(seed: int, backend: str) -> dict[str, Any]:
 
 
 def say(**what: Any) -> None:
+    """Writes a line to the real standard output, whatever a program did to the other."""
     sys.__stdout__.write(json.dumps(what) + "\n")  # type: ignore[union-attr]
     sys.__stdout__.flush()  # type: ignore[union-attr]
 

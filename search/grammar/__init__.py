@@ -1,1 +1,1 @@
-"""What programs are made of: tables of statements with holes, by subject."""
+"""The grammar of programs: tables of statements with holes, by subject."""

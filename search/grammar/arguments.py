@@ -1,4 +1,4 @@
-"""What a program is called with: tensors written out, modules, an optimizer, containers that share them."""
+"""The arguments of a program: tensors written out, modules, an optimizer, containers that share them."""
 
 from __future__ import annotations
 
@@ -182,12 +182,14 @@ torch.optim.Adadelta({}, lr=0.1)
 
 
 def literal(draw: random.Random, sizes: Sequence[tuple[int, ...]] = SIZES, values: Sequence[str] = VALUES) -> str:
+    """A tensor's values as nested lists, of one of the sizes."""
     return _nested(draw, draw.choice(sizes), values)
 
 
 def _nested(draw: random.Random, size: tuple[int, ...], values: Sequence[str]) -> str:
     if not size:
         return draw.choice(values)
+    # A list cannot say how long its empty lists would be: the text closes the call that it stands in, and goes on.
     if size[0] == 0 and len(size) > 1:
         return "[]).reshape" + str(size).replace(" ", "") + " + torch.tensor(0.0"
     return "[" + ", ".join(_nested(draw, size[1:], values) for _ in range(size[0])) + "]"
@@ -197,16 +199,19 @@ def model(draw: random.Random) -> str:
     """A module whose forward is drawn from lines of habits."""
     lines = ["class Model(nn.Module):", "    def __init__(self):", "        super().__init__()"]
     lines += [f"        self.{name} = {draw.choice(LAYERS)}" for name in ("one", "two")]
+    # Tied layers: two names for one module.
     if draw.random() < 0.1:
         lines.append("        self.two = self.one")
     lines += [f"        {line}" for line in BUFFERS]
     lines += ["        self.w = nn.Parameter(torch.ones(3))", "        self.calls = 0", "        self.kept = []"]
     body, block = draw.sample(FORWARD, draw.randint(1, 5)), ""
+    # Equal blocks in a row, some of them made unlike afterwards: what compiling equal layers once relies on.
     if draw.random() < 0.25:
         block = "\n\n\n" + _block(draw)
         lines += ["        self.blocks = nn.ModuleList(Block() for _ in range(5))"]
         lines += [f"        {line}" for line in draw.sample(UNLIKE, draw.choice((0, 0, 1, 2)))]
         body.insert(draw.randint(0, len(body)), draw.choice(PASSES))
+    # A model that uses none of its layers is no model.
     if not any("self.one" in line or "self.two" in line for line in body):
         body.insert(draw.randint(0, len(body)), "x = self.one(x)")
     ends = ["return x"] * 6 + ["return x, self.n", "return self.w", "return x.sum()"]
@@ -215,7 +220,8 @@ def model(draw: random.Random) -> str:
 
 
 def _block(draw: random.Random) -> str:
-    """What a model has several of, each equal to the others but for its parameters and for what is done to one."""
+    """A block of which a model has several, each equal to the others but for its parameters and for what is done to
+    one."""
     lines = ["class Block(nn.Module):", "    def __init__(self):", "        super().__init__()"]
     lines += ["        self.lin, self.batch = nn.Linear(3, 3), nn.BatchNorm1d(3)"]
     lines += ["        self.w = nn.Parameter(torch.ones(3))", '        self.register_buffer("n", torch.zeros(()))']
@@ -304,6 +310,7 @@ TRAINED = ("model.parameters()", "model.parameters()", "[w]", "[w, *model.parame
 
 def arguments(draw: random.Random) -> list[str]:
     """Lines that make everything a program may take; those that it does not take are left out later."""
+    # NaN spreads over everything and hides other differences: seldom.
     values = ODD_VALUES if draw.random() < 0.1 else VALUES
     lines = [
         f"x = torch.tensor({literal(draw, values=values)})",

@@ -20,7 +20,7 @@ NAMES = ("a", "b", "c", "h", "t", "u")
 
 
 class Unfilled(Exception):
-    """Nothing that there is fits a hole."""
+    """A hole that nothing in scope fits."""
 
 
 def fill(template: str, scope: Scope, draw: random.Random) -> str:
@@ -41,6 +41,7 @@ def fill(template: str, scope: Scope, draw: random.Random) -> str:
 def reachable(scope: Scope) -> Iterator[tuple[str, Any]]:
     """Variables, and what stands in containers, namespaces and modules, as a program would write them."""
     for name, value in scope.items():
+        # Modules and classes are what the text imports.
         if name.startswith("_") or isinstance(value, (type, type(torch))):
             continue
         yield name, value
@@ -62,6 +63,8 @@ def _child(path: str) -> str:
 
 
 def pick(fits: Callable[[Any], bool]) -> Callable[[Scope, random.Random], str]:
+    """A chooser among everything reachable that fits; plain names more often than parts of something."""
+
     def choose(scope: Scope, draw: random.Random) -> str:
         found = [text for text, value in reachable(scope) if fits(value)]
         if not found:
@@ -77,6 +80,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _whole(scope: Scope, draw: random.Random) -> str:
+    """An integer: a number, a variable, a size or a length."""
     texts = ["0", "1", "2", "3", "-1"] + [text for text, value in reachable(scope) if type(value) is int] * 2
     texts += [f"{text}.shape[0]" for text, value in reachable(scope) if isinstance(value, torch.Tensor) and value.dim()]
     texts += [f"len({text})" for text, value in reachable(scope) if isinstance(value, (list, dict))]
@@ -84,6 +88,7 @@ def _whole(scope: Scope, draw: random.Random) -> str:
 
 
 def _condition(scope: Scope, draw: random.Random) -> str:
+    """A condition: on numbers, on values of tensors, or on what autograd knows of them."""
     whole, floating = (HOLES[kind] for kind in ("e", "f"))
     texts = ["flag", "not flag"] if "flag" in scope else []
     texts += [f"{whole(scope, draw)} {draw.choice(['<', '==', '>=', '!='])} {whole(scope, draw)}"] * 2

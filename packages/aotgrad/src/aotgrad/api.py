@@ -34,7 +34,7 @@ def compile(
     layers: bool = False,
     describable: bool = False,
 ) -> Callable[..., Sequence[Any]]:
-    """Compile a torch-level graph whose parameters and buffers are inputs.
+    """Compiles a torch-level graph whose parameters and buffers are inputs.
 
     `example_inputs` are real or fake tensors and integers.  The result holds for inputs of the same layout, dtype,
     device, `requires_grad` and aliasing, under the same grad mode: guards are the caller's.

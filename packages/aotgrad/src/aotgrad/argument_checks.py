@@ -33,11 +33,13 @@ def check_graph(given: object, example_inputs: object) -> None:
 
 
 def check_function(given: object) -> None:
+    """Raises where `function` was given no function of tensors."""
     if is_program(given) or isinstance(given, torch.jit.ScriptModule) or not callable(given):
         raise WrongArguments(f"aotgrad.function takes a function of tensors, not {kind(given)}: {_instead(given)}")
 
 
 def check_module(given: object) -> None:
+    """Raises where `module` was given no module."""
     if not isinstance(given, nn.Module) or isinstance(given, torch.jit.ScriptModule):
         raise WrongArguments(f"aotgrad.module takes a torch.nn.Module, not {kind(given)}: {_instead(given)}")
 
@@ -66,6 +68,7 @@ def check_tables(partition: object, decompositions: object) -> None:
             f"decompositions is {kind(decompositions)}; give a table of rules by operator, "
             "aotgrad.decompositions.core() for one"
         )
+    # A packet as a key would match no node, and the table would silently do nothing.
     for operator, rule in decompositions.items():
         if not isinstance(operator, OpOverload):
             raise WrongArguments(
@@ -77,12 +80,13 @@ def check_tables(partition: object, decompositions: object) -> None:
 
 
 def is_program(given: object) -> bool:
-    """Is this a program of torch.export?  Known by its class's name: nobody else has to import that."""
+    """True for a program of torch.export, known by its class's name: nobody else has to import that."""
     kinds = type(given).__mro__
     return any(cls.__name__ == "ExportedProgram" and cls.__module__.startswith("torch.export") for cls in kinds)
 
 
 def _instead(given: object) -> str:
+    """The advice for an argument of the wrong kind."""
     if is_program(given):
         return "give program.module() to aotgrad.module"
     if isinstance(given, torch.jit.ScriptModule | torch.jit.ScriptFunction):

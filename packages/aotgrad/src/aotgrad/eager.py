@@ -35,6 +35,7 @@ def run_eagerly(gm: fx.GraphModule, example_inputs: Sequence[object]) -> Boxed:
     source.add("def run(inputs):")
     if inputs:
         source.add(f"{', '.join(inputs)}, = inputs", 1)
+    # The caller's list would keep every input alive until the end.
     source.add("inputs.clear()", 1)
     for node in nodes:
         line = f"{node.name} = {node.args[0]}.add_({node.args[1]})" if node in reused else _line(source, gm, node)
@@ -47,6 +48,7 @@ def run_eagerly(gm: fx.GraphModule, example_inputs: Sequence[object]) -> Boxed:
 
 
 def _line(source: Source, gm: fx.GraphModule, node: fx.Node) -> str | None:
+    """The line of Python for a node; None for an input."""
     if node.op == "placeholder":
         return None
     if node.op == "output":
@@ -85,10 +87,10 @@ def _last_uses(nodes: Sequence[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
 
 
 def _sums_in_place(nodes: Sequence[fx.Node], dying: Mapping[fx.Node, Sequence[fx.Node]]) -> set[fx.Node]:
-    """Sums that may overwrite their first operand, which nobody else reads: so autograd adds up gradients, too.
+    """Sums that may overwrite their first operand, which nobody else reads, as autograd adds up gradients.
 
-    Others that are returned have not been written to, for those who ask.  Backward may be run for several tangents at
-    once (``is_grads_batched``), and what depends on one does not fit into what does not.
+    Others that are returned must not have been written to, as their versions are seen.  Backward may be run for several
+    tangents at once (``is_grads_batched``), and a value that depends on one does not fit into one that does not.
     """
     behind = _tangents_behind(nodes)
     sharing = Counter(map(_memory, nodes))
@@ -104,6 +106,7 @@ def _sums_in_place(nodes: Sequence[fx.Node], dying: Mapping[fx.Node, Sequence[fx
         and _memory(node) not in returned
         and _kind(node.args[0]) == _kind(node) is not None
         and isinstance(node.args[1], fx.Node)
+        # For batched tangents: a sum with a batch does not fit into a tensor without.
         and behind[node.args[1]] <= behind[node.args[0]]
     }
 
@@ -123,16 +126,17 @@ def _memory(node: fx.Node) -> int | None:
 
 
 _AS_GIVEN = frozenset({torch.ops.aten.lift.default, torch.ops.aten.lift_fresh.default})
-"""What these return is the graph's own constant, to which the next call comes as well; the fakes do not show that."""
+"""Operators that return the graph's own constant, which the next call reads as well; fake tensors do not show that."""
 
 
 def _is_own(node: Any, sharing: Mapping[int | None, int]) -> bool:
-    """Did an operator of torch's own make this value in memory that no other value has?"""
+    """True if an operator of torch made this value in memory that no other value has."""
     made = isinstance(node, fx.Node) and node.op == "call_function" and sharing[_memory(node)] == 1
     return made and node.target not in _AS_GIVEN and getattr(node.target, "namespace", None) == "aten"
 
 
 def _kind(node: Any) -> Any:
+    """The dtype, sizes, strides and device of a value; None where sizes vary."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or any(not isinstance(size, int) for size in value.shape):
         return None

@@ -23,39 +23,43 @@ class Unsupported(AotgradError):
 
 
 class DependsOnValues(Unsupported):
-    """A size or number depends on what a tensor holds, and the trace has no symbols to name it by."""
+    """A program in which a size or number depends on what a tensor holds, and the trace has no symbols to name it
+    by."""
 
 
 class FailsOnFakes(Unsupported):
-    """The program raises while it is traced: its own error, or a limit of fakes; only eager can tell which."""
+    """A program that raises while it is traced: its own error, or a limit of fake tensors; only eager can tell
+    which."""
 
 
 class WrongArguments(AotgradError, TypeError):
-    """An entry point was given something other than it takes; the message says what does take it."""
+    """An argument that an entry point does not take; the message says what does take it."""
 
 
 class BadGraph(AotgradError):
-    """A stage produced a graph that breaks its contract: a bug in aotgrad or in a decomposition."""
+    """A graph that breaks the contract of the stage which made it: a bug in aotgrad or in a decomposition."""
 
 
 class InputChanged(AotgradError):
-    """A compiled graph was called with a value other than the one it was compiled for."""
+    """An argument of a compiled graph with another value than the one it was compiled for."""
 
 
 def words_of(error: BaseException) -> str:
-    """An exception in a sentence of ours: its type, and what it says if it says something."""
+    """An exception as a sentence: its type, and its message if it has one."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}, which says no more"
 
 
 def refuse_miscount(error: Exception, which: str, count: int) -> None:
-    """Raises for an error of taking results apart; one that comes from within what was called is left as it is."""
+    """Raises for a compiled graph that returned the wrong number of values; an error from within it is left as it
+    is."""
     here = error.__traceback__
     if here is not None and here.tb_next is None and "unpack" in str(error):
         raise WrongArguments(miscounted(which, count, str(error))) from None
 
 
 def miscounted(which: str, count: int, found: str) -> str:
+    """The message for a compiled graph that returned the wrong number of values."""
     return (
         f"the compiler of the {which} graph made a callable that does not return a list with the graph's "
         f"{count} value{'' if count == 1 else 's'}: {found}"
@@ -63,7 +67,7 @@ def miscounted(which: str, count: int, found: str) -> str:
 
 
 def kind(value: Any) -> str:
-    """What a value is, in the words of a message."""
+    """The description of a value in the words of a message."""
     if value is None:
         return "None"
     name = getattr(value, "__qualname__", None)
@@ -74,9 +78,10 @@ def kind(value: Any) -> str:
 
 
 def mark_final(error: BaseException) -> None:
-    """The error came after an argument was written: nobody may run the program again for it."""
+    """Marks an error that came after an argument was written: running the program again would write it twice."""
     error._final = True  # type: ignore[attr-defined]
 
 
 def is_final(error: BaseException) -> bool:
+    """True for an error after which nobody may run the program again."""
     return getattr(error, "_final", False)

@@ -1,4 +1,5 @@
-"""Facts of one run of the program: who is mutated, who aliases whom, what each output is made of.
+"""Facts about one run of the program: the inputs it mutates, the outputs that alias them, and what each output is made
+of.
 
 All frozen data; `tracing/analyse.py` fills it, `calling/wrapper.py` turns it into code.
 Must not know: how it was found, how it is restored.
@@ -37,38 +38,38 @@ class Restride:
 
 @dataclass(frozen=True, slots=True)
 class Detach:
-    """The output is no view of its base to autograd, but counts writes with it."""
+    """An output that is no view of its base to autograd, but shares its version counter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The output comes from its base by ``.data``: autograd knows neither of the other, nor of its changes."""
+    """An output that comes from its base by ``.data``: autograd knows neither of the other, nor of its changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfollowed:
-    """The output was made as a view while gradients were off, or in inference mode: no gradient goes through it to its
-    base, though torch may say that it requires grad."""
+    """A view made while gradients were off, or in inference mode: no gradient goes through it to its base, though torch
+    may say that it requires grad."""
 
     inference: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """The output is a view that a function with a backward of its own returned: torch refuses to write to it, for the
-    reason `made_in`."""
+    """An output that is a view which a function with a backward of its own returned: torch refuses to write to it, for
+    the reason `made_in`."""
 
     made_in: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The output was made as a view while gradients were on, which they are not where the graph is called."""
+    """A view made while gradients were on, which they are not where the graph is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """How one graph input differs after the call."""
+    """The difference between one graph input before and after the call."""
 
     input: int
     data: bool
@@ -93,7 +94,8 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class OfInput:
-    """A view of a graph input, which the caller passes at `position`; of several that share memory, one of them.
+    """An output that is a view of a graph input, which the caller passes at `position`; of several that share memory,
+    one of them.
 
     ``older`` than the last write to it: autograd looks for its history anew, should what it views get one later.
     """
@@ -106,7 +108,8 @@ class OfInput:
 
 @dataclass(frozen=True, slots=True)
 class OfResult:
-    """A tensor that the graph returns, or a view of it, which may be older than the last write to it."""
+    """An output that is a tensor which the graph returns, or a view of it, which may be older than the last write to
+    it."""
 
     result: int
     steps: tuple[Any, ...] = ()
@@ -115,7 +118,7 @@ class OfResult:
 
 @dataclass(frozen=True, slots=True)
 class OfSize:
-    """An integer that the graph returns."""
+    """An output that is an integer which the graph returns."""
 
     index: int
 

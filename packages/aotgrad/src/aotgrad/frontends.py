@@ -61,6 +61,7 @@ class CompiledFunction:
         self._compiled.setdefault(key, []).append(entry)
         results = call(*leaves)
         if not isinstance(results, Sequence) or len(results) != returned.num_leaves:
+            # A compiler that returned something else: its entry must not serve another call.
             self._compiled[key].remove(entry)
             found = f"got {len(results)}" if isinstance(results, Sequence) else f"got {kind(results)}"
             raise WrongArguments(miscounted("inference", returned.num_leaves, found))
@@ -69,13 +70,14 @@ class CompiledFunction:
     def _compile_or_fail(
         self, leaves: Sequence[object], spec: pytree.TreeSpec
     ) -> tuple[ShapeGuard, Call, pytree.TreeSpec] | None:
-        """None for a program that raises by itself, which is tried out on copies."""
+        """The compiled entry; None for a program that raises by itself, which is found out by running it on copies."""
         try:
             return self._compile(leaves, spec)
         except FailsOnFakes:
             devices = {leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda"}
             copies = [_copy(leaf) for leaf in leaves]
             try:
+                # The trial must leave no trace: copies of the arguments, and the random state as it was.
                 with torch.random.fork_rng(devices):
                     self._eagerly(copies, spec)
             except Exception:  # noqa: BLE001 - whatever the program raises
@@ -124,7 +126,7 @@ class _FlatProgram:
 
 
 def ambient_state() -> tuple[Any, ...]:
-    """What a trace depends on beside its inputs."""
+    """The parts of torch's state that a trace depends on beside its inputs."""
     autocast = tuple(
         (device, torch.get_autocast_dtype(device)) for device in _DEVICES if torch.is_autocast_enabled(device)
     )
@@ -132,7 +134,7 @@ def ambient_state() -> tuple[Any, ...]:
 
 
 def kinds_of(leaves: Sequence[object], *, dynamic: bool) -> Iterator[Any]:
-    """One hashable entry for each leaf; tensor subclasses are what their wrapping and the tensors within are."""
+    """One hashable entry for each leaf; a tensor subclass counts as its wrapping and the tensors within."""
     if any(map(is_wrapped, leaves)):
         wrappings, leaves = unwrap_all(leaves)
         yield tuple(None if wrapping is None else wrapping.key for wrapping in wrappings)
@@ -140,7 +142,7 @@ def kinds_of(leaves: Sequence[object], *, dynamic: bool) -> Iterator[Any]:
 
 
 def input_kinds(leaves: Sequence[object], *, dynamic: bool) -> Iterator[Any]:
-    """One hashable entry for each leaf: what it is, and who is the same tensor or shares memory with whom."""
+    """One hashable entry for each leaf: its kind, and the leaves that are the same tensor or share its memory."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     sharing = Counter(map(_memory, tensors)) if len(tensors) > 1 else Counter()
     followed = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
@@ -149,6 +151,7 @@ def input_kinds(leaves: Sequence[object], *, dynamic: bool) -> Iterator[Any]:
         if isinstance(leaf, torch.Tensor):
             strided = leaf.layout is torch.strided
             yield type(leaf), leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf, leaf.is_conj(), leaf.is_neg()
+            # A write to a view goes another way through autograd.
             yield followed and leaf._is_view()
             yield (leaf.shape, leaf.stride()) if strided and not dynamic else leaf.dim()
             if sharing[_memory(leaf)] > 1:
@@ -159,7 +162,8 @@ def input_kinds(leaves: Sequence[object], *, dynamic: bool) -> Iterator[Any]:
 
 
 def _as_key(leaf: object) -> Any:
-    """Equal for constants that make the same graph: 0.0 and -0.0 do not, and what cannot be hashed never does."""
+    """A key that is equal for constants that make the same graph: not for 0.0 and -0.0, and never for what cannot be
+    hashed."""
     if isinstance(leaf, (float, complex)):
         return repr(leaf)
     return leaf if isinstance(leaf, Hashable) else object()
@@ -181,6 +185,7 @@ class CompiledModule(nn.Module):
     def forward(self, *args: object, **kwargs: object) -> Any:
         with self._call.compiling:  # while it is traced, the module has other tensors
             state = self._state()
+        # Part of the key: a module in training has another graph.
         modes = tuple(module.training for module in self.module.modules())
         return self._call(state, modes, args, kwargs)
 
@@ -193,7 +198,8 @@ def _call_module(module: nn.Module, state: Mapping[str, torch.Tensor], modes: An
 
 
 def _as_arguments(module: nn.Module, state: Mapping[str, torch.Tensor], *_: object) -> AbstractContextManager[None]:
-    """A checkpoint runs parts of the module again during backward: they must find the same tensors as forward."""
+    """The module with its state exchanged, until tracing ends: a checkpoint runs parts of the module again during
+    backward, and must find the same tensors as forward."""
     return swapped_state(module, state)
 
 
@@ -208,6 +214,7 @@ def swapped_state(module: nn.Module, state: Mapping[str, torch.Tensor]) -> Itera
     try:
         yield
         for table, key, value in slots:
+            # An assignment would be lost with the exchange.
             if table.get(key) is not value:
                 raise Unsupported(
                     f"the module assigns a new tensor to {key}", "change it in place, with copy_ for example"
@@ -218,6 +225,7 @@ def swapped_state(module: nn.Module, state: Mapping[str, torch.Tensor]) -> Itera
 
 
 def _slots(module: nn.Module) -> Iterator[tuple[dict[str, Any], str]]:
+    """The tables and keys in which the module and those within it hold tensors."""
     for owner in module.modules():
         for table in (parameters_of(owner), buffers_of(owner)):
             yield from ((table, key) for key, value in table.items() if value is not None)

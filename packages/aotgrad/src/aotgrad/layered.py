@@ -1,4 +1,4 @@
-"""A graph of equal layers, each compiled once; any other as a whole.
+"""Compilation by layers: equal layers of a graph are compiled once, any other graph as a whole.
 
 Must not know: how layers are found.
 """
@@ -23,8 +23,8 @@ from aotgrad.tracing.inputs import Signature
 
 
 def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[object], options: Options, *, layers: bool) -> Call:
-    """The graph as a callable; where `layers`, in parts if it has equal ones.  ``call.stacks`` says of how many layers
-    of how many operators each stack is."""
+    """The graph as a callable; with `layers`, in parts if it has equal ones.  ``call.stacks`` has the number of layers
+    and of operators per layer of each stack."""
     found = _layers_of(gm, example_inputs, images=options.lay_out is None) if layers else None
     call = None if found is None else _in_parts(gm, found, options)
     if call is None:
@@ -33,7 +33,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[object], options:
 
 
 def _layers_of(gm: fx.GraphModule, example_inputs: Sequence[object], *, images: bool) -> Split | None:
-    """Only of graphs whose nodes say what they give, of the very inputs that are meant."""
+    """The graph in layers; None unless its nodes tell their values, of these very example inputs."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     told = [node.meta.get("example_value") for node in placeholders]
     if len(told) != len(example_inputs) or any(a is not b for a, b in zip(told, example_inputs, strict=True)):

@@ -39,7 +39,7 @@ LayOut = Callable[[fx.Graph], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything that a caller can choose."""
+    """The choices of a caller."""
 
     forward: Compiler
     backward: Compiler | None = None
@@ -50,9 +50,9 @@ class Options:
     in_place: bool = False
     lay_out: LayOut | None = None
     insist: Callable[[Signature, Facts], None] | None = None
-    """Sees what a traced program does to its inputs, and may raise."""
+    """A function that sees the effects of a traced program on its inputs, and may raise."""
     describable: bool = False
-    """The call keeps what it was made of, for `stored`."""
+    """True to keep the plan on the call, for `stored`."""
 
 
 def compile_program(
@@ -81,7 +81,7 @@ def _compile_any(program: BoundProgram, example_inputs: Sequence[object], option
 
 
 def _compile_packed(program: BoundProgram, args: Sequence[object], options: Options) -> tuple[Call, Signature]:
-    """The same where tensor subclasses are among the arguments."""
+    """`compile_program` where tensor subclasses are among the arguments."""
     wrappings, flat = open_arguments(args, dynamic=options.dynamic)
     packed = PackedProgram(program, wrappings)
     signature = with_wrappings(read_inputs(flat, dynamic=False), wrappings)
@@ -90,12 +90,13 @@ def _compile_packed(program: BoundProgram, args: Sequence[object], options: Opti
 
 
 def compile_signature(program: BoundProgram, signature: Signature, options: Options) -> Call:
-    """The same for inputs already read."""
+    """`compile_program` for inputs already read."""
     joint = trace(program, signature, options)
     if options.insist is not None:
         options.insist(signature, joint.facts)
     followed = torch.is_grad_enabled() or joint.followed
     changed = _changed(joint.facts, signature, followed=followed)
+    # One of several inputs over the same memory is written: traced once more, with their flat memory as the one input.
     shared = [group for group in signature.alias_groups() if not changed.isdisjoint(group)]
     if shared:
         apart, signature = joint.facts.counts, with_shared_memory(signature, shared, followed=followed)
@@ -143,7 +144,8 @@ def _describable(call: Call, made_of: MadeOf, options: Options) -> Call:
 
 
 def _changed(facts: Facts, signature: Signature, *, followed: bool) -> set[int]:
-    """Inputs that are written to, or whose changes autograd counts: what it saved of the same memory is out of date."""
+    """The inputs that are written to, or whose changes autograd counts: tensors that it saved of the same memory are
+    out of date."""
     changed = set(facts.updates)
     if followed and any(entry.requires_grad for entry in signature.inputs):
         counted = {position for position, _ in facts.counts}
@@ -169,7 +171,7 @@ def trace(program: BoundProgram, signature: Signature, options: Options) -> Join
 
 
 def _without_looking_at_values() -> AbstractContextManager[object]:
-    """Where the program has autograd look for NaN behind every node, there is nothing yet to look at."""
+    """Switches anomaly mode off while tracing: it looks for NaN behind every node, and fake tensors hold no values."""
     return torch.autograd.set_detect_anomaly(False) if torch.is_anomaly_enabled() else nullcontext()
 
 
@@ -192,8 +194,8 @@ def _compiled(compiler: Compiler, gm: fx.GraphModule, example_inputs: list[objec
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """No garbage collection meanwhile: a compilation makes many objects that stay, and beside a library as large as
-    torch every search for garbage among them takes a quarter of a second."""
+    """Suspends garbage collection: a compilation makes many objects that stay, and beside a library as large as torch
+    every search for garbage among them takes a quarter of a second."""
     if not gc.isenabled():
         yield
         return
@@ -210,6 +212,8 @@ def graph_program(gm: fx.GraphModule) -> BoundProgram:
 
 
 class _GraphProgram:
+    """A torch-level graph as a program to trace."""
+
     def __init__(self, gm: fx.GraphModule) -> None:
         self._gm = gm
 
@@ -261,4 +265,4 @@ _CONTEXTS: dict[Any, Callable[[Any], Any]] = {
     _autocast._enter_autocast: _autocast._exit_autocast,
     _grad_mode._enter_inference_mode: _grad_mode._exit_inference_mode,
 }
-"""Nodes that enter a context, and what leaves it again."""
+"""The functions that enter a context, each with the one that leaves it again."""

@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 MAY_RAISE = "may_raise"
-"""Under this name a node's ``meta`` says that the operator may refuse what its operands hold: whoever makes the torch
-graph knows, and compilers find it at what came of that operator in forward, where it runs though nobody reads it."""
+"""The key in a node's ``meta`` that marks an operator which may refuse its operands' contents.
+
+Whoever makes the torch graph sets it; compilers find it on the nodes that came of that operator in forward, where it
+runs though nobody reads its result.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +24,9 @@ class Primal:
     requires_grad: bool
     mutated: bool = False
     parameter: bool = field(default=False, repr=False, compare=False)
-    """A leaf that requires grad: nobody changes it between forward and backward."""
+    """True for a leaf that requires grad: nobody changes it between forward and backward."""
     reached: bool = field(default=False, repr=False, compare=False)
-    """Autograd comes to it from a result, if only by a function that answers with no gradient."""
+    """True if autograd comes to it from a result, if only through a function that answers with no gradient."""
 
 
 @dataclass(frozen=True, slots=True)

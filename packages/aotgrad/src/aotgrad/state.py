@@ -1,4 +1,4 @@
-"""What a process has one of in this package: one object, whose fields tests may replace for a while."""
+"""The process-wide state of this package: one object, whose fields tests may replace for a while."""
 
 from __future__ import annotations
 
@@ -20,23 +20,28 @@ def _unlikely_seeds() -> Iterator[int]:
 
 @dataclass(slots=True)
 class State:
-    """Everything else is passed as an argument, or is what a function would answer again."""
+    """The only state of the package; everything else is an argument, or kept by a function that would answer the same
+    again."""
 
     source_numbers: Iterator[int] = field(default_factory=itertools.count)
-    """The files that generated code is said to be from are named by them."""
+    """The numbers in the file names of generated code."""
 
     seeds: Iterator[int] = field(default_factory=_unlikely_seeds)
+    """The seeds that count the draws of programs while they are traced."""
 
     generator: TracedGenerator = field(default_factory=TracedGenerator)
+    """The object in the place of the default generator while programs are traced."""
 
     defining_operators: threading.Lock = field(default_factory=threading.Lock)
-    """Torch knows an operator once: those of recurrent networks are defined when the first network is met."""
+    """Held while operators are defined: torch knows an operator once, and those of recurrent networks are defined when
+    the first network is met."""
 
     dropout_of_cudnn: dict[torch.device, tuple[torch.Tensor, torch.cuda.Event]] = field(default_factory=dict)
-    """What cuDNN's networks on a device draw from, and when the last one of them had drawn."""
+    """The random state that cuDNN's networks on a device draw from, and the event after which the last of them has
+    drawn."""
 
     saved_names: WeakKeyDictionary[type, tuple[str, ...]] = field(default_factory=WeakKeyDictionary)
-    """What nodes of a kind save: looked for once, and forgotten with a class of the program's."""
+    """The attributes in which autograd nodes of a class save tensors: looked for once, and forgotten with the class."""
 
 
 STATE = State()

@@ -1,4 +1,4 @@
-"""The table of torch's insides that tracing and differentiating stand on.
+"""The table of torch's private names that tracing and differentiating depend on.
 
 A row is a path into torch, why we use it, and what happens without it; ``essential`` rows switch everything off,
 others one feature.  Modules import names from here as if they were here: the name is the last part of the path without

@@ -1,4 +1,4 @@
-"""The default generator as `torch.random` has it, while somewhere a program is traced.
+"""The object in the place of `torch.random`'s default generator while a program is traced somewhere.
 
 The thread that traces is told another generator's state, and other threads go on with the default one.
 Must not know: what draws.
@@ -16,7 +16,7 @@ import torch
 
 
 class Answers(Protocol):
-    """Who answers for the default generator on a thread."""
+    """The state of the generator that a tracing thread sees."""
 
     def state(self) -> torch.Tensor: ...
     def go_to(self, state: torch.Tensor) -> None: ...
@@ -28,7 +28,7 @@ class _OfThread(threading.local):
 
 
 class TracedGenerator:
-    """Stands in `torch.random` while any thread traces."""
+    """A generator that stands in `torch.random` while any thread traces, and answers each thread for itself."""
 
     def __init__(self) -> None:
         self._here = _OfThread()
@@ -37,7 +37,7 @@ class TracedGenerator:
 
     @contextmanager
     def answered_by(self, answers: Answers) -> Iterator[None]:
-        """To this thread `answers` is the default generator's state, and is asked to change it."""
+        """Has `answers` be the default generator's state for this thread."""
         before, self._here.answering = self._here.answering, answers
         try:
             with self._in_force():
@@ -48,6 +48,7 @@ class TracedGenerator:
     @contextmanager
     def _in_force(self) -> Iterator[None]:
         with self._lock:
+            # Counted, as several threads may trace: the last one puts torch's own generator back.
             self._users += 1
             _put(self)
         try:
@@ -80,6 +81,7 @@ class TracedGenerator:
         return getattr(torch.default_generator, name)
 
     def _forget_other_threads(self) -> None:
+        """Starts anew, also in a forked child, where other threads' traces do not go on."""
         self._lock = threading.Lock()
         self._users = 0
         _put(torch.default_generator)

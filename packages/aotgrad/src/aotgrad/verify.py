@@ -17,12 +17,13 @@ from aotgrad.tracing.joint import JointGraph
 
 
 def verify_joint(joint: JointGraph) -> None:
-    """Functional, ordered, and every placeholder and output has a role."""
+    """Checks that the joint graph is functional and ordered, and that every placeholder and output has a role."""
     _verify_graph(joint.graph, "the joint graph")
     _require(len(joint.values) == len(joint.outputs), "the joint graph returns a value without a role")
     for node in joint.graph.find_nodes(op="placeholder"):
         _require("role" in node.meta, f"input {node} of the joint graph has no role")
     for role, value in zip(joint.outputs, joint.values, strict=True):
+        # Only gradients may depend on a tangent: forward runs before any has arrived.
         tangent_free = not isinstance(role, Gradient)
         _require(
             tangent_free <= (value.meta.get("phase", "forward") == "forward"),
@@ -31,7 +32,7 @@ def verify_joint(joint: JointGraph) -> None:
 
 
 def verify_pair(pair: Pair) -> None:
-    """Each half stands alone, and backward takes what forward saves."""
+    """Checks that each half stands alone, and that backward takes what forward saves."""
     verify_half(pair.forward, "the forward graph", (Primal, AliasBase, Size))
     verify_half(pair.backward, "the backward graph", (Saved, SavedSize, Tangent))
     given = [role for role in pair.forward.outputs if isinstance(role, (Saved, SavedSize))]
@@ -41,6 +42,7 @@ def verify_pair(pair: Pair) -> None:
 
 
 def verify_half(half: Half, name: str, inputs: tuple[type, ...]) -> None:
+    """Checks one graph, whose inputs may only have roles of these types."""
     _verify_graph(half.module.graph, name)
     placeholders = half.module.graph.find_nodes(op="placeholder")
     _require(len(placeholders) == len(half.inputs), f"{name} has an input without a role")

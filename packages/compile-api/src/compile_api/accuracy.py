@@ -25,16 +25,16 @@ from compile_api.torch_versions import pytree
 CompilerFn: TypeAlias = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 
 CALLS = 3
-"""How many calls of each graph are checked."""
+"""The number of calls of each graph that are checked."""
 
 _WORSE_THAN_EAGER = 4.0
-"""How many times eager's own error a compiled result may be off."""
+"""The factor by which a compiled result may be further off than eager's own."""
 
 _HALVES = (torch.float16, torch.bfloat16)
 
 
 class AccuracyWarning(CaptureWarning):
-    """Under ``options={"check": True}``: a compiled graph computed something else than eager."""
+    """A compiled graph computed something else than eager, found under ``options={"check": True}``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run gave: outputs, inputs as they are afterwards, gradients of the inputs."""
+    """The results of one run: outputs, inputs as they are afterwards, gradients of the inputs."""
 
     tensors: tuple[torch.Tensor | None, ...]
 
@@ -66,6 +66,7 @@ def checked(
         nonlocal left, runs
         if left:
             left -= 1
+            # Asked first, on copies: nothing of the user's has been touched when CPython takes over.
             if (missing := _missing(gm, inputs)) is not None:
                 left, runs = 0, _raising(missing)
                 _tell_missing(missing, ledger)
@@ -131,6 +132,7 @@ def first_off(gm: fx.GraphModule, compiler: CompilerFn, inputs: Sequence[object]
     if last is None:
         return None
     nodes = _needed_for(last)
+    # Bisection: what is computed from a value that is off counts as off, too.
     low, high = 0, len(nodes) - 1
     while low < high:
         middle = (low + high) // 2
@@ -161,7 +163,7 @@ def _is_tensor(node: fx.Node) -> bool:
 
 
 def difference(gm: fx.GraphModule, compiled: Callable[..., Any], inputs: Sequence[object]) -> Difference | None:
-    """How far ``compiled`` is off on ``inputs``, which are left as they are; None where it is as good as eager."""
+    """The error of ``compiled`` on ``inputs``, which are left as they are; None where it is as good as eager."""
     with _same_random_numbers() as again:
         eager = _outcome(gm.forward, _twins(inputs))
         again()
@@ -175,7 +177,8 @@ def difference(gm: fx.GraphModule, compiled: Callable[..., Any], inputs: Sequenc
 
 @contextmanager
 def _same_random_numbers() -> Iterator[Callable[[], None]]:
-    """What is given brings the generators of all devices back to where they were, as leaving the block does."""
+    """Yields a function that brings the generators of all devices back to where they were; leaving the block does so,
+    too."""
     state = torch.random.get_rng_state()
     on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
@@ -229,14 +232,14 @@ class _Error:
     typical: float
 
     def clearly_above(self, other: _Error, rounding: float) -> bool:
-        """Whether both are worse than ``other`` allows; a NaN or an infinity always is."""
+        """True if both errors are worse than ``other`` allows; a NaN or an infinity always is."""
         largest_fine = self.largest <= _WORSE_THAN_EAGER * other.largest + rounding
         typical_fine = self.typical <= _WORSE_THAN_EAGER * other.typical + rounding / 16
         return not (largest_fine or typical_fine)
 
 
 def _error(actual: torch.Tensor | None, exact: torch.Tensor | None, like: torch.Tensor | None) -> _Error:
-    """How far off; infinitely where there is nothing to compare, or a NaN that should be none."""
+    """The error of a tensor; infinite where there is nothing to compare, or a NaN that should be none."""
     if actual is None or exact is None or like is None or actual.shape != exact.shape or actual.dtype != like.dtype:
         return _Error(float("inf"), float("inf"))
     wide = torch.complex128 if actual.is_complex() else torch.float64
@@ -249,7 +252,7 @@ def _error(actual: torch.Tensor | None, exact: torch.Tensor | None, like: torch.
 
 
 def _rounding(tensor: torch.Tensor | None) -> float:
-    """What rounding alone may cost at this tensor's scale."""
+    """The error that rounding alone may cause at this tensor's scale."""
     if tensor is None or not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
         return 0.0
     largest = float(tensor.detach().abs().nan_to_num(0.0, 0.0, 0.0).max())
@@ -273,6 +276,7 @@ def _outcome(function: Callable[..., Any], inputs: list[object]) -> Outcome:
         outputs = function(*given)
     tensors = [each for each in outputs if isinstance(each, torch.Tensor)]
     results: list[torch.Tensor | None] = [each.detach().clone() for each in tensors]
+    # The graph may have written to its inputs, which is a result like any other.
     results += [each.detach().clone() for each in given if isinstance(each, torch.Tensor)]
     ends = [each for each in tensors if each.requires_grad and each.grad_fn is not None]
     if ends and leaves:
@@ -297,6 +301,7 @@ def _cotangent(output: torch.Tensor) -> torch.Tensor:
 def _reference(gm: fx.GraphModule, inputs: Sequence[object]) -> Outcome | None:
     """The graph in float64, or nothing where it does not run so."""
     wide = [_widened(each) for each in _twins(inputs)]
+    # Widening is an operation that autograd follows; gradients are wanted of the widened inputs themselves.
     for twin, each in zip(wide, inputs, strict=True):
         if isinstance(each, torch.Tensor) and each.requires_grad:
             twin.detach_().requires_grad_()
@@ -320,6 +325,7 @@ class _InDouble(fx.Interpreter):
     """Runs a graph with every floating dtype that it names replaced, and without autocast."""
 
     def call_function(self, target: object, args: object, kwargs: object) -> Any:
+        # Autocast would bring the half precision back that the reference does without.
         if "autocast" in getattr(target, "__name__", ""):
             return None
         args, kwargs = pytree.tree_map(_widened, (args, kwargs))

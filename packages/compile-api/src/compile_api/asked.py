@@ -1,4 +1,4 @@
-"""What the arguments, settings and environment variables of torch's own compiler mean to us.
+"""The arguments, settings and environment variables of torch's own compiler, translated into ours.
 
 Each is honoured, or refused as torch refuses it, or said once to have no meaning here: never taken in silence.  What
 torch knows is read from torch as it is installed, as text, so that nothing of its compiler is imported.
@@ -41,6 +41,7 @@ def understood_options(options: Overrides, told: Told, *, others_ignore: bool = 
         ours = SAME_SETTING.get(name, name)
         if ours in SETTABLE:
             chosen[ours] = value
+        # Known to torch: a program that runs there must not fail here for it.
         elif others_ignore or name in torchs_options():
             told.once(f"torch.compile's option {asked!r} has no counterpart in compile-api and is left out")
         else:
@@ -67,6 +68,7 @@ def _assigned(body: Iterable[ast.stmt], prefix: str) -> Iterable[str]:
     for statement in body:
         if isinstance(statement, ast.ClassDef):
             yield from _assigned(statement.body, f"{prefix}{statement.name}.")
+        # Settings may stand under a condition, such as a platform's.
         elif isinstance(statement, ast.If | ast.Try):
             yield from _assigned([*statement.body, *statement.orelse], prefix)
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
@@ -76,7 +78,7 @@ def _assigned(body: Iterable[ast.stmt], prefix: str) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a program or its user decided for all calls of ``torch.compile``."""
+    """The decisions of a program or its user that hold for all calls of ``torch.compile``."""
 
     disable: bool
     recompile_limit: int | None
@@ -85,7 +87,7 @@ class Settings:
 
 
 def settings() -> Settings:
-    """What ``torch._dynamo.config`` and torch's environment variables say now."""
+    """The present values of ``torch._dynamo.config`` and of torch's environment variables."""
     home = sys.modules.get("torch._dynamo.config")
     limit = getattr(home, "recompile_limit", None)
     folder = os.environ.get("TORCH_COMPILE_DEBUG_DIR", "")

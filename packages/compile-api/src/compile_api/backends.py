@@ -31,27 +31,27 @@ ENTRY_POINTS = "compile_api.backends"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a backend may look at and write to while it compiles for one function."""
+    """The options, ledger and folders that a backend may use while it compiles for one function."""
 
     options: CompileOptions
     ledger: Ledger
     progress: Progress
     folder: GraphFolder | None = None
-    """Where the graph that is being compiled leaves what a person wants to see, if that was asked for."""
+    """The folder in which the graph leaves what a person wants to see, if that was asked for."""
     guarded: bool = False
-    """Whether somebody looks at the inputs of each call before the compiled graph gets them."""
+    """True if somebody checks the inputs of each call before the compiled graph gets them."""
     artefacts: Artefacts | None = None
-    """By what compiled graphs are found again, where they are kept for other processes."""
+    """The keys of compiled graphs, where these are kept for other processes."""
 
 
 def nothing_lacks() -> str:
-    """For a backend that needs no more than its modules."""
+    """No obstacle, for a backend that needs no more than its modules."""
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A registered backend: what it is, what it takes, and what it needs.
+    """A registered backend: its nature, what it takes, and what it needs.
 
     ``needs`` are modules that must be importable and ``install`` says how to get them, or why nobody can;
     ``lacks`` is asked once they are there, for what else stands in the way (a version, a device), and answers with a
@@ -67,7 +67,7 @@ class Backend:
     training: bool = True
     lacks: Callable[[], str] = nothing_lacks
     function: CompilerFn | None = None
-    """What it was made of, if that was a function with the public contract."""
+    """The function with the public contract that it was made of, if there was one."""
     spares_single_runs: bool = False
     """Whether it takes so long that a graph which can run only once is better run as it is."""
     backward_later: Callable[[Context], CompilerFn] | None = None
@@ -80,7 +80,7 @@ class Backend:
 
     @property
     def obstacle(self) -> str:
-        """Why it cannot be used here, with what to do about it; empty if it can."""
+        """The reason why it cannot be used here, with what to do about it; empty if it can."""
         if self.missing:
             return f"needs {', '.join(self.missing)}: {self.install}"
         return self.lacks()
@@ -154,7 +154,7 @@ def plain(name: str, compiler: CompilerFn, install: str = "") -> Backend:
 
 @cache
 def entry_points() -> tuple[importlib.metadata.EntryPoint, ...]:
-    """What installed distributions offer; names that are taken stay with whom they belong to."""
+    """The backends that installed distributions offer; names that are taken stay with whom they belong to."""
     return tuple(point for point in importlib.metadata.entry_points(group=ENTRY_POINTS))
 
 
@@ -170,7 +170,7 @@ def _from_entry_point(name: str) -> Backend | None:
 
 
 def _by_path(name: str) -> Backend | None:
-    """``package.module:function``, for the command line."""
+    """The backend ``package.module:function``, as the command line names it; None for another name."""
     module, colon, attribute = name.partition(":")
     if not colon:
         return None

@@ -1,4 +1,5 @@
-"""What a graph break costs: the graphs that it parts, what crosses between them, and what is checked once more.
+"""The costs of a graph break: the graphs that it parts, the tensors that cross between them, and the guards that are
+checked once more.
 
 Only what was seen: how long CPython takes in between cannot be told from a call that compiles meanwhile.
 """
@@ -63,6 +64,7 @@ class Order:
     def _cost(self, place: int, record: capture.BreakRecord) -> BreakCost:
         ended = self.events[place - 1] if place else None
         before = ended if isinstance(ended, fx.GraphModule) else None
+        # The record of the graph that ended comes behind the break: it must not be taken for the next graph's.
         rest = self.events[place + 1 :] if before is None else _past_own_record(self.events[place + 1 :])
         after = next((each for each in rest if isinstance(each, fx.GraphModule)), None)
         about = next((each for each in rest if isinstance(each, capture.GraphRecord)), None)

@@ -76,6 +76,7 @@ def compile(
     entry = lookup(backend)
     if disable:
         return model if model is not None else lambda function: function
+    # The same call for another function: for the decorator, for copies, and for what is pickled.
     again = partial(
         compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
     )
@@ -97,13 +98,14 @@ def compile(
         return _compiled_class(model, optimized, ctx.ledger)
     is_module = isinstance(model, torch.nn.Module)
     call = optimized(model).region if is_module else optimized(model)
+    # ``report`` looks for the one, pickling for the other.
     call.ledger, call.recompile = ctx.ledger, again
     _answer_as(call, model)
     return compiled_module(model, call, again) if is_module else call
 
 
 def _captured_for(backend: Any, ctx: Context, store: capture.Store | None) -> Any:
-    """Capture with these options, as a decorator."""
+    """A decorator that captures with these options."""
     chosen = ctx.options
     return capture.optimize(
         backend,
@@ -120,7 +122,8 @@ _OF_FUNCTIONS = ("__code__", "__globals__", "__closure__", "__defaults__", "__kw
 
 
 def _answer_as(call: Any, model: Any) -> None:
-    """Tools that read functions (torch.export, torch.jit, tracebacks) find in a compiled one what it was made of."""
+    """Gives a compiled function the attributes by which tools that read functions (torch.export, torch.jit, tracebacks)
+    find what it was made of."""
     is_region: bool = isinstance(call, capture.Region)
     if not is_region:
         return
@@ -139,7 +142,8 @@ _SCRIPTED = (
 
 
 def _target(model: object) -> Any:
-    """What is to be compiled; of a module that is compiled already, the module itself: the new arguments hold."""
+    """The function or module to compile; of a module that is compiled already, the module itself: the new arguments
+    hold."""
     if not callable(model):
         raise TypeError(f"compile takes a function or a module, not {type(model).__name__}{_instead(model)}")
     return model._orig_mod if isinstance(model, SameModule) else model
@@ -157,7 +161,7 @@ def _instead(model: object) -> str:
 
 
 def _reduced(region: Any) -> Any:
-    """How compiled functions are pickled: by their name where that is what it means, else to be compiled again."""
+    """The pickled form of a compiled function: its name where that leads to it, else a call that compiles it again."""
     name = str(getattr(region, "__qualname__", ""))  # partials have none
     found: Any = sys.modules.get(region.__module__)
     for part in name.split("."):
@@ -184,7 +188,7 @@ def _compiled_class(cls: type, optimized: Callable[[Any], Any], ledger: Ledger) 
 
 
 def _inherited(cls: type, name: str) -> Callable[..., Any]:
-    """What the bases have by this name, asked for in each call: programs replace it."""
+    """A method that calls the one of the bases by this name, looked up in each call: programs replace it."""
 
     @wraps(getattr(cls, name))
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

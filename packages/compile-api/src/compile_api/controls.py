@@ -1,4 +1,4 @@
-"""What steers compiling from inside and outside of programs: markers in the code, and a stance for the process.
+"""The controls of compiling inside and outside of programs: markers in the code, and a stance for the process.
 
 The names are those that users of ``torch.compiler`` know; capture does the work.
 """
@@ -50,6 +50,7 @@ def disable(fn: object = None, *, recursive: bool = True, reason: str | None = N
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, torch.nn.Module):
+        # A module stays a module, with its parameters under their names: only its call is wrapped.
         again = functools.partial(disable, recursive=recursive, reason=reason)
         return compiled_module(fn, capture.disable(fn, reason), again)
     if not callable(fn):
@@ -83,7 +84,7 @@ class set_stance:  # noqa: N801 - called like a function, and named as its users
         capture.set_stance(self.before)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """As a decorator it changes nothing until the function is called."""
+        """Makes a decorator of it, which changes nothing until the function is called."""
         capture.set_stance(self.before)
 
         @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""The folder that each graph leaves under ``COMPILE_DEBUG=1``: what a person wants to see, and what runs it again.
+"""The folder that each graph leaves under ``COMPILE_DEBUG=1``: pages for people, and files that run the graph again.
 
 ::
 
@@ -44,7 +44,7 @@ class GraphFolder:
     inputs_kept: bool = field(default=False)
 
     def stage(self, direction: str) -> str:
-        """Where the code generator writes its stages for one direction."""
+        """The folder into which the code generator writes its stages for one direction."""
         return str(self.path / direction)
 
     def compiled(self, record: GraphCompiled) -> None:
@@ -92,7 +92,8 @@ def _filled(path: Path, gm: fx.GraphModule, example_inputs: list[object], maker:
 
 
 def _save(stored: StoredGraph, folder: Path) -> None:
-    """What cannot be pickled among the inputs must not stop the program that is looked at."""
+    """Stores the graph, or says why it cannot be: inputs that do not pickle must not stop the program that is looked
+    at."""
     try:
         stored.save(folder / "graph.pt")
     except (OSError, TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:

@@ -36,7 +36,7 @@ from compile_api.wrapper import OptimizedModule
 _TORCHS_GROUP = "torch_dynamo_backends"
 _OURS = "compile_api"
 _WITH_THE_PEER = "torch._dynamo.comptime"
-"""What comes when all of the peer does, not when it is deferred."""
+"""A module that comes when all of the peer does, not when it is deferred."""
 
 
 # A program that ends lets go of what it was compiled to, and with that of its names: Python closes its files then.
@@ -45,10 +45,11 @@ _ABSENT = object()
 
 
 def install() -> None:
-    """From now on ``torch.compile`` is ours, in the whole process.  A second call changes nothing."""
+    """Puts ours in the place of ``torch.compile``, in the whole process.  A second call changes nothing."""
     with STATE.served.lock:
         if STATE.served.before:
             return
+        # ``comptime`` is put in place by ``_put`` itself, once the peer has been imported.
         for module in (name for name in _replacements() if name != _WITH_THE_PEER):
             _put(sys.modules[module])
             deferral = deferral_of(module)
@@ -60,7 +61,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """``torch.compile`` is torch's again.  What was compiled in between stays as it is."""
+    """Gives ``torch.compile`` back to torch.  What was compiled in between stays as it is."""
     with STATE.served.lock:
         for (module, name), original in STATE.served.before.items():
             namespace = vars(sys.modules[module])
@@ -111,7 +112,7 @@ def served_reports() -> tuple[Report, ...]:
 
 
 def was_switched_off() -> bool:
-    """Whether a call of ``torch.compile`` since ``install`` was to do nothing."""
+    """True if a call of ``torch.compile`` since ``install`` was to do nothing."""
     return STATE.served.switched_off
 
 
@@ -151,7 +152,7 @@ def serve(
     disable: bool = False,
     **more: Any,
 ) -> Any:
-    """What stands for ``torch.compile``: ours, with torch's arguments and torch's errors."""
+    """The function that stands for ``torch.compile``: ours, with torch's arguments and torch's errors."""
     asked: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options}
     if model is None:
         return partial(_of_function, backend=backend, disable=disable, **asked, **more)
@@ -159,6 +160,7 @@ def serve(
         raise BadOption("torch.compile takes either a mode or options, not both")
     asked.update(_further(more))
     general = settings()
+    # Settings that are sets and lists change without a call that could be watched: this is when they matter.
     torchs_settings.tell_of_changes_in_place(STATE.served.told)
     how = _how(_default() if backend is None else backend, asked)
     if disable or general.disable:
@@ -176,7 +178,7 @@ serve.__name__ = serve.__qualname__ = "compile"  # what Python's own errors call
 
 
 def _aot_compile(*examples: object, **more: object) -> NoReturn:
-    """``aot_compile`` of what ``torch.compile`` returned."""
+    """Stands for the ``aot_compile`` of what ``torch.compile`` returned, and refuses."""
     raise CompileApiError(
         "compile-api makes no file of a compiled function (aot_compile): what it compiles is kept on disk, and the "
         "next process that calls the function finds it there; compile_api.export(f)(*args) gives the graph"

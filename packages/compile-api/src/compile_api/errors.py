@@ -1,4 +1,4 @@
-"""What compile_api itself can complain about.  Errors of the engines stay theirs and pass through untouched."""
+"""The errors of compile_api itself.  Errors of the engines stay theirs and pass through untouched."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ class CompileApiError(Exception):
 
 
 class UnknownBackend(CompileApiError, ValueError, RuntimeError):
-    """No backend of that name is registered.  ``torch.compile`` raises a ``RuntimeError`` there: this is one too."""
+    """A backend's name that nobody has registered.  ``torch.compile`` raises a ``RuntimeError`` there: this is one
+    too."""
 
 
 class BackendNotReady(CompileApiError, ImportError):
@@ -25,7 +26,7 @@ class BadOption(CompileApiError, ValueError, RuntimeError):
 
 
 class MissingGradients(CompileApiError):
-    """Under ``options={"check": True}``: a backward in a graph leaves out leaves that eager's reaches."""
+    """A backward in a graph that leaves out leaves which eager's reaches, found under ``options={"check": True}``."""
 
 
 class NothingToMinify(CompileApiError):

@@ -26,7 +26,7 @@ from compile_api.report import Report, of_ledger, place, section
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What one call did: a report on one screen when printed, data otherwise.
+    """The account of one call: a report on one screen when printed, data otherwise.
 
     It unpacks into the six parts of the older spelling: a sentence, the guards, the graphs, the operators of each, the
     reasons of breaks, and the whole text.
@@ -36,7 +36,7 @@ class Explanation:
     graphs: tuple[fx.GraphModule, ...]
     report: Report
     costs: tuple[BreakCost, ...] = ()
-    """What each graph break costs, in the order in which they came."""
+    """The cost of each graph break, in the order in which they came."""
     disabled: str = ""
     """The function's name, where a program asked that it is not captured."""
 
@@ -103,6 +103,7 @@ def explain(function: object, *args: object, backend: str | CompilerFn = "induct
         options = resolve(fullgraph=False, dynamic=None, mode=None, options=None)
         order = Order()
         ledger.frames.subscribe(order.events.append)
+        # Graphs and the records of capture go into one list: only their order tells which graph a break ended.
         kept = _keeping(lookup(backend), graphs, order)
         seen = observed(kept, Context(options, ledger, Progress.for_terminal()))
         plain = as_written(function)
@@ -161,6 +162,7 @@ def export(
         )
     target = as_written(function)
 
+    # Two spellings: ``export(f)(x)``, and ``export(f, x)`` with the arguments at once.
     def made(*args: Any, **kwargs: Any) -> Exported:
         return exported(target, args, kwargs)
 
@@ -171,7 +173,7 @@ def export(
 def _arguments(
     args: tuple[Any, ...], named: dict[str, Any], kwargs: Mapping[str, Any] | None, function: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the function is called with: a tuple alone is all of its arguments, unless it takes a tuple by that name."""
+    """The arguments of the function: a tuple alone is all of them, unless the function takes a tuple by that name."""
     takes = {**named, **(kwargs or {})}
     if "args" in named and not args and isinstance(named["args"], tuple | list):
         return tuple(takes.pop("args")), takes

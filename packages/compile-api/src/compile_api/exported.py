@@ -61,6 +61,7 @@ def exported(function: object, args: tuple[object, ...], kwargs: Mapping[str, ob
     if len(seen.graphs) != 1:
         raise capture.not_one_graph(function, len(seen.graphs))
     record = next(record for record in log.records() if isinstance(record, capture.GraphRecord))
+    # Changes of lists and attributes are made by bytecode around the graph, which is not exported.
     if record.changed:
         changed = ", ".join(record.changed)
         text = f"the function changes {changed}: that is no part of the exported graph, whose calls leave it as it is"
@@ -76,7 +77,7 @@ class _Writer:
         self.graph = fx.Graph()
         self.held: dict[str, Any] = {}
         self.nodes: dict[int, fx.Node] = {}
-        """By the identity of a tensor: where the new graph has it."""
+        """The nodes of the new graph that have a tensor, by the tensor's identity."""
 
     def module(self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object) -> fx.GraphModule:
         self.take(args, kwargs)
@@ -93,6 +94,7 @@ class _Writer:
         values = tuple(value for *_, value in taken)
         if values:
             expected = self.hold("_expected", Expected(tuple(spelled for spelled, *_ in taken), values))
+            # Checked before anything is computed: a call that differs raises, and has changed nothing.
             self.graph.call_function(expect, (expected, tuple(given)))
         for node, value in zip(given, values, strict=True):
             self.find(node, value)
@@ -103,6 +105,7 @@ class _Writer:
             self.nodes.setdefault(id(value), node)
             return
         if type(value) not in (list, dict) and not isinstance(value, tuple) and pytree.tree_leaves(value) != [value]:
+            # An object of a class that is registered with pytree has no items of its own: its leaves are read.
             value = pytree.tree_leaves(value)
             node = self.graph.call_function(pytree.tree_leaves, (node,))
         for key, inner in _items(value):
@@ -137,6 +140,7 @@ class _Writer:
             return {key: self.structured(inner) for key, inner in value.items()}
         if type(value) in (list, tuple):
             return type(value)(map(self.structured, value))
+        # Anything else goes through pytree, at whose leaves the graph's nodes are put in.
         leaves, spec = pytree.tree_flatten(value)
         if len(leaves) == 1 and leaves[0] is value:
             raise CompileApiError(
@@ -163,7 +167,7 @@ class _Writer:
 
 
 def _parameters(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Of each parameter: how the graph spells it, what it is if left out, and what it is in this call."""
+    """The parameters of the function: how the graph spells each, its default, and its value in this call."""
     called = function.forward if isinstance(function, torch.nn.Module) else function
     bound = inspect.signature(called).bind(*args, **kwargs)
     optional = False
@@ -173,6 +177,7 @@ def _parameters(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any])
             yield stars + name, inspect.Signature.empty, bound.arguments.get(name, () if stars == "*" else {})
             continue
         plain = parameter.default if isinstance(parameter.default, _PLAIN) else None
+        # The graph prints as a function: behind a parameter with a default all others need one.
         optional = optional or parameter.default is not _PARAMETER.empty
         yield name, plain if optional else inspect.Signature.empty, bound.arguments.get(name, plain)
 
@@ -192,7 +197,8 @@ def _state(function: object) -> dict[int, str]:
 
 
 class Expected:
-    """What calls of an exported graph have in common with the one it was made from: all but the values of tensors."""
+    """The properties that calls of an exported graph share with the one it was made from: all but the values of
+    tensors."""
 
     def __init__(self, names: tuple[str, ...], values: tuple[object, ...]) -> None:
         self.names = names
@@ -216,7 +222,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """What an argument's tensor has to be; what the graph computes may hold for nothing else."""
+    """The dtype, sizes and device that an argument's tensor has to have; the graph may hold for no other ones."""
 
     dtype: torch.dtype
     sizes: tuple[int, ...]
@@ -243,12 +249,12 @@ def _tensors(values: Sequence[object]) -> list[torch.Tensor]:
 
 
 def _first(values: Sequence[object]) -> list[int]:
-    """Of each tensor in the arguments: the place where it stands first."""
+    """The place of each tensor's first occurrence among the arguments."""
     first: dict[int, int] = {}
     return [first.setdefault(id(tensor), place) for place, tensor in enumerate(_tensors(values))]
 
 
 @has_side_effect
 def expect(expected: Expected, given: Sequence[object]) -> None:
-    """In an exported graph: raises where it is called with what it was not made for."""
+    """Raises where an exported graph is called with something that it was not made for."""
     expected.check(given)

@@ -15,7 +15,7 @@ import capture
 
 
 def trace_as_written() -> Callable[[], None]:
-    """From now on tracers of torch.fx see a compiled function as it was written; returns the way back."""
+    """Lets tracers of torch.fx see a compiled function as it was written; returns the way back."""
     genuine = torch.fx.Tracer.trace
 
     @functools.wraps(genuine)

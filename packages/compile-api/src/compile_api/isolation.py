@@ -37,6 +37,7 @@ class Isolated:
     def __call__(self, gm: fx.GraphModule, inputs: list[object]) -> str:
         path = Path(self.folder.name) / "case.pt"
         StoredGraph.of(gm, inputs).with_inputs(inputs, _NO_LIMIT).save(path)
+        # The first case, or the one after a crash.
         if self.process is None:
             self._start()
         self.line.send(str(path))
@@ -45,6 +46,7 @@ class Isolated:
                 self._stop()
                 return f"no answer within {self.patience:.0f} s"
             return str(self.line.recv())
+        # The other end closes when the process dies: its exit code says by which signal.
         except (EOFError, ConnectionError):
             self.process.join()
             signal = -(self.process.exitcode or 0)
@@ -75,7 +77,7 @@ class Isolated:
 
 
 def _serve(line: multiprocessing.connection.Connection, backend: str, programs: tuple[str, ...]) -> None:
-    """In the other process: case after case, until nobody asks any more."""
+    """Serves case after case in the other process, until nobody asks any more."""
     for each in programs:
         import_program(each)
     fails = failure_of(backend_function(backend, strict=True))

@@ -1,4 +1,4 @@
-"""What compiling did, as data: one ledger per compiled function.  Reports, logs and pages only render it."""
+"""The ledger: what compiling did, as data, one for each compiled function.  Reports, logs and pages only render it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compile_api.memory import Written
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One generated kernel: what it is called, the file a person can read, and the operators that went into it."""
+    """One generated kernel: its name, the file a person can read, and the operators that went into it."""
 
     name: str
     path: str | None
@@ -51,7 +51,7 @@ class GraphCaptured:
 
 @dataclass(frozen=True, slots=True)
 class LayersShared:
-    """So many equal layers of a graph, each of so many operators, were traced and compiled once."""
+    """A stack of equal layers of a graph, each of so many operators, that were traced and compiled once."""
 
     layers: int
     operators: int
@@ -103,8 +103,10 @@ class Ledger:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, record: Record) -> None:
+        """Appends a record and tells those who follow the ledger."""
         with self._lock:
             self._records.append(record)
+        # Outside of the lock: who is told may read the ledger.
         for subscriber in self._subscribers:
             subscriber(record)
 
@@ -156,4 +158,5 @@ def kernels_of(kernels: Iterable[inductor.CompiledKernel]) -> tuple[Kernel, ...]
 
 
 def total(seconds: Iterable[tuple[str, float]]) -> float:
+    """The sum of the seconds of all stages."""
     return sum(value for _, value in seconds)

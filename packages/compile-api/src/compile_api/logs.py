@@ -1,4 +1,4 @@
-"""What happens while compiling, as it happens: ``COMPILE_LOGS=breaks,recompiles`` or ``set_logs("kernels")``.
+"""The logs of compiling, printed as it happens: ``COMPILE_LOGS=breaks,recompiles`` or ``set_logs("kernels")``.
 
 Each artifact is a logger below ``compile_api``, so that a program which configures logging decides where lines go; one
 that does not reads them on standard error.  A view of the ledger: nothing here is found out, only printed.
@@ -69,7 +69,7 @@ def set_logs(*names: str | Iterable[str], **switches: bool | int) -> None:
 
 
 def any_wanted() -> bool:
-    """Whether anything is printed: texts that take time to make are made then."""
+    """True if anything is printed: texts that take time to make are made then."""
     return any(_logger(artifact).level for artifact in ARTIFACTS)
 
 
@@ -121,7 +121,7 @@ def _reach_standard_error() -> None:
 
 
 def write_to_file(path: str) -> None:
-    """What is printed from now on is written to the end of a file, too."""
+    """Has everything that is printed from now on written to the end of a file, too."""
     parent = logging.getLogger("compile_api")
     # The same file twice would have every line twice.
     known = (handler.baseFilename for handler in parent.handlers if isinstance(handler, logging.FileHandler))
@@ -139,6 +139,7 @@ def write_to_file(path: str) -> None:
 def _print_record(record: object) -> None:
     for artifact, text in _TEXTS[type(record)](record) if type(record) in _TEXTS else ():
         logger = _logger(artifact)
+        # Chosen here, and not switched off by the program's own configuration.
         if logger.level and logger.isEnabledFor(logging.INFO):
             logger.info(text)
 
@@ -199,7 +200,7 @@ _TEXTS: Mapping[type, Callable[[Any], Iterable[tuple[str, str]]]] = {
 
 
 def from_environment() -> None:
-    """What ``COMPILE_LOGS`` asks for; read once, when the package is imported."""
+    """Chooses the logs that ``COMPILE_LOGS`` names; called once, when the package is imported."""
     try:
         set_logs(os.environ.get("COMPILE_LOGS", ""))
     except BadOption as error:  # a misspelt variable must not keep the program from starting

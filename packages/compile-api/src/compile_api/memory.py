@@ -1,4 +1,4 @@
-"""How much memory traffic fusion saves: results that eager would write, and those that the compiled program does.
+"""The memory traffic that fusion saves: results that eager would write, less those that the compiled program writes.
 
 Counted in bytes written for one call, from the graph and from the program; a size that varies counts with nothing.
 """
@@ -30,7 +30,7 @@ class Written:
 
 
 def written(gm: fx.GraphModule, compiled: inductor.CompiledGraph) -> Written:
-    """Both sums for one compiled graph; nothing where it runs operator by operator."""
+    """The bytes that eager and one compiled graph write; zero where the graph runs operator by operator."""
     if compiled.report.failure is not None:
         return Written()
     eager = sum(_result_bytes(node) for node in gm.graph.nodes if node.op == "call_function" and not _is_view(node))

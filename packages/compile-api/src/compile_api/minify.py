@@ -49,7 +49,8 @@ class Minified:
 
 
 def failure_of(compiler: CompilerFn) -> Fails:
-    """What goes wrong between a compiler and eager: an exception's type while compiling or running, or inaccuracy."""
+    """A function that names the failure between a compiler and eager: an exception's type while compiling or running,
+    or inaccuracy."""
 
     def fails(gm: fx.GraphModule, inputs: list[object]) -> str:
         with warnings.catch_warnings():

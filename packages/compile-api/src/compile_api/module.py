@@ -78,7 +78,7 @@ def _forwarded(name: str) -> property:
 
 
 class SameModule:
-    """What the class of a compiled module defines before its original's class does."""
+    """The attributes that the class of a compiled module defines before its original's class does."""
 
     __slots__ = ()
     wraps_for_torch = True
@@ -88,7 +88,8 @@ class SameModule:
     _recompile: Recompile
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """``type(compiled)(...)`` in the user's code means the class that was written; nothing of it is compiled."""
+        """Makes an uncompiled instance of the class that was written, which ``type(compiled)(...)`` in the user's code
+        means."""
         return cls._written_as(*args, **kwargs)
 
     def __init_subclass__(cls, **_: object) -> None:
@@ -120,18 +121,21 @@ class SameModule:
 
     @property
     def dynamo_ctx(self) -> Recompile:
-        """What compiles another function or module as this one was: torch's wrapper has it under this name."""
+        """The function that compiles another function or module as this one was; torch's wrapper has it under this
+        name."""
         return self._recompile
 
     def __getattr__(self, name: str) -> Any:
-        """The original's class may have changed since: parametrizations make properties of its parameters."""
+        """Asks the original where this class lacks a name: its class may have changed since, as parametrizations make
+        properties of parameters."""
         try:
             return super().__getattr__(name)  # type: ignore[misc]
         except AttributeError:
             return getattr(self._original, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Libraries unwrap a module, wrap it in something else, and put that back in its place."""
+        """Recompiles for a module put in the original's place: libraries unwrap a module, wrap it in something else,
+        and put that back."""
         if name != WRAPPED:
             super().__setattr__(name, value)
         elif value is not self._original:
@@ -176,6 +180,7 @@ def recognised(cls: type) -> type:
     wrapper = torchs_wrapper()
     if wrapper is None:
         return cls
+    # A class for each class, made once: ``isinstance`` asks for it every time.
     known = vars(cls).get("_recognised_as")
     if known is None or wrapper not in known.__mro__:
         about = {

@@ -1,4 +1,4 @@
-"""What surrounds a backend whichever it is: the ledger, the debug folder, the accuracy check, refusals.
+"""The surroundings of any backend: the ledger, the debug folder, the accuracy check, refusals.
 
 Each graph is given to the backend here and nowhere else; what is returned is the backend's own callable, with nothing
 wrapped around it unless that was asked for.
@@ -93,13 +93,15 @@ def operators_of(gm: torch.fx.GraphModule) -> tuple[str, ...]:
 
 
 def keeps(entry: Backend, options: CompileOptions) -> bool:
-    """Whether what is captured and compiled is kept; who looks into each graph gets all of them."""
+    """True if what is captured and compiled is kept on disk; options that look into each graph need all of them
+    compiled."""
     looks = options.check or options.debug or options.trace
     return bool(options.warm_start and entry.backward_later and not looks and not options.cuda_graphs)
 
 
 def spares_single_runs(entry: Backend, options: CompileOptions) -> bool:
-    """Whether graphs that can run only once are kept from a backend; who looks into each graph gets all of them."""
+    """True if graphs that can run only once are kept from a backend; options that look into each graph get all of
+    them."""
     return entry.spares_single_runs and not (options.check or options.debug or options.trace)
 
 

@@ -14,7 +14,8 @@ from compile_api.errors import BadOption
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """Everything that was asked for.  The public ``options`` mapping may set any field from ``cuda_graphs`` on."""
+    """The options of one compiled function.  The public ``options`` mapping may set any field from ``cuda_graphs``
+    on."""
 
     fullgraph: bool = False
     """A graph break is an error instead of a record."""
@@ -23,9 +24,10 @@ class CompileOptions:
     cuda_graphs: bool = False
     """Kernels on a CUDA device are recorded once and replayed."""
     cuda_graph_pool_bytes: int | None = None
-    """No graph is recorded once the pool that all of them share has reserved this much; None is no limit."""
+    """The most that the pool of all recorded graphs may have reserved for another one to be recorded; None is no
+    limit."""
     cuda_graph_recordings: int = 16
-    """How many recordings are kept of one graph, over all its sizes; further sizes start their kernels one by one."""
+    """The number of recordings kept of one graph, over all its sizes; further sizes start their kernels one by one."""
     max_autotune: bool = False
     """Candidate kernels are timed instead of chosen by rule."""
     trace: bool | str = False
@@ -50,7 +52,7 @@ class CompileOptions:
     """Backend ``inductor`` only: what was captured and compiled is kept on disk, and a later process takes it up
     without tracing; not with ``check``, ``debug``, ``trace`` and ``cuda_graphs``."""
     recompile_limit: int = 8
-    """How many versions of one function are kept before it is left to Python."""
+    """The number of versions of one function that are kept before it is left to Python."""
     providers: tuple[str, ...] = ()
     """Backend ``onnxrt`` only: execution providers in the order of preference, instead of the best that are there."""
 
@@ -66,7 +68,8 @@ SETTABLE = tuple(f.name for f in fields(CompileOptions) if f.name not in ("fullg
 
 
 Overrides: TypeAlias = "Mapping[str, object] | CompileOptions | None"
-"""What ``options=`` takes: names and values, or an object, whose fields count where they are not at their defaults."""
+"""The values that ``options=`` takes: names and values, or an object, whose fields count where they are not at their
+defaults."""
 
 
 def resolve(*, fullgraph: bool, dynamic: bool | None, mode: str | None, options: Overrides) -> CompileOptions:

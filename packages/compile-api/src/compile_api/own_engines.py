@@ -14,7 +14,7 @@ _PAGE = "docs/troubleshooting.md, `is not the one that compile_api needs`"
 
 @contextmanager
 def own_engines() -> Iterator[None]:
-    """Around imports from the engines: an error that a stranger's module causes names it and the way out."""
+    """Has an error of importing the engines that a stranger's module causes name that module and the way out."""
     try:
         yield
     except ImportError as error:

@@ -82,6 +82,7 @@ def source_of(gm: fx.GraphModule) -> tuple[Source, ...]:
 
 
 def _excerpt(filename: str, function: str, lines: set[int]) -> Source:
+    """The lines of a function that are in the graph, with two before them and one behind."""
     around = range(max(1, min(lines) - 2), max(lines) + 2)
     texts = tuple((number, linecache.getline(filename, number).rstrip("\n"), number in lines) for number in around)
     return Source(f"{function} in {filename}", texts)
@@ -92,6 +93,7 @@ def write_overview(folder: Path) -> None:
     rows = []
     for path in sorted(folder.glob("graph_*/index.html"), key=_number):
         name = html.escape(path.parent.name)
+        # The page of each graph says it; other processes may have written some of them.
         about = re.search(r"<p>(\d+ kernels[^<]*)</p>", path.read_text(encoding="utf-8"))
         rows.append(f"<tr><td><a href='{name}/index.html'>{name}</a></td><td>{about[1] if about else ''}</td></tr>")
     table = f"<main><section><table>{''.join(rows)}</table></section></main>"

@@ -13,14 +13,13 @@ from types import ModuleType
 from compile_api.errors import NothingToMinify
 
 _IMPORTED_AS = "__mp_main__"
-"""What a script is called where it is imported only, as by Python's ``multiprocessing``: what stands under
-``if __name__ == "__main__"`` does not run."""
+"""The name of a script that is only imported, as by Python's ``multiprocessing``: what stands under ``if __name__ ==
+"__main__"`` does not run."""
 
 
 @contextmanager
 def main_put_back() -> Iterator[None]:
-    """Around a command that imports a script: whoever runs the command is ``__main__`` again afterwards, which
-    processes that are spawned later read."""
+    """Restores ``__main__`` after a command that imports a script: processes that are spawned later read it."""
     before = {name: sys.modules.get(name) for name in ("__main__", _IMPORTED_AS)}
     try:
         yield

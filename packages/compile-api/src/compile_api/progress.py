@@ -26,7 +26,7 @@ class Progress:
 
     @staticmethod
     def for_terminal(after: float = 2.0) -> Progress:
-        """Shown on standard error if that is a terminal."""
+        """A line on standard error if that is a terminal; else one that does nothing."""
         return Progress(sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None, after)
 
     def restart(self) -> None:

@@ -1,4 +1,4 @@
-"""What compiling came to, rendered for people on one screen: a view of the ledger, with no facts of its own."""
+"""The report of what compiling came to, on one screen: a view of the ledger, with no facts of its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from compile_api.ledger import (
 from compile_api.memory import Written
 
 _SHOWN = 6
-"""How many entries a section prints; all are in the report's fields."""
+"""The number of entries that a section prints; all are in the report's fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Report:
     run_once: tuple[capture.SingleRunRecord, ...] = ()
     layers: tuple[LayersShared, ...] = ()
     kept: tuple[capture.StoreRecord, ...] = ()
-    """What became of versions that are kept on disk for other processes."""
+    """The fate of versions that are kept on disk for other processes."""
     parts: tuple[str, ...] = ()
-    """Where the compiled ones are, if there are several."""
+    """The places of the compiled ones, if there are several."""
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -61,7 +61,7 @@ class Report:
 
     @property
     def fused_operators(self) -> int:
-        """How many operators went into generated kernels."""
+        """The number of operators that went into generated kernels."""
         return sum(len(kernel.operators) for kernel in self.kernels)
 
     @property
@@ -71,7 +71,7 @@ class Report:
 
     @property
     def traced_again(self) -> tuple[tuple[Location, str], ...]:
-        """Where nothing on disk could be used, and where nothing could be kept, with the reason."""
+        """The places where nothing on disk could be used, and where nothing could be kept, with the reason."""
         found: list[tuple[Location, str]] = []
         for each in self.kept:
             if each.outcome == "taken up":  # others that were tried before it do not matter
@@ -113,6 +113,7 @@ class Report:
             f"fallback operators {_names(self.compiled)}",
             f"compile time       {sum(self.stages.values()):.2f} s" + (f" ({stages})" if stages else ""),
         ]
+        # Most graphs have no equal layers: the line is put in above that of the kernels.
         if self.layers:
             stacks = ", ".join(f"{stack.layers} of {stack.operators} operators" for stack in self.layers)
             lines.insert(len(lines) - 4, f"equal layers       {stacks}, compiled once")
@@ -132,6 +133,7 @@ class Report:
         yield from section("graph breaks", [_told(each.location, each.reason) for each in self.breaks])
         yield from section(
             "recompiled",
+            # The guard that failed is enough here; what it had assumed stands in the record.
             [f"{place(each.location)}: {each.failed.partition(' (assumed')[0]}" for each in self.recompiled],
         )
         yield from section(

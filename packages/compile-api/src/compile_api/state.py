@@ -1,4 +1,4 @@
-"""What a process has one of in this package: one object, whose fields tests may replace for a while."""
+"""The process-wide state of this package: one object, whose fields tests may replace for a while."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from compile_api.told import Told
 
 @dataclass(slots=True)
 class Served:
-    """What is in place of torch's functions, what was there before, and what was compiled meanwhile."""
+    """The replacements in torch's modules: ours, the functions that were there before, and what was compiled
+    meanwhile."""
 
     before: dict[tuple[str, str], Any] = field(default_factory=dict)
     compiled: list[Any] = field(default_factory=list)
     switched_off: bool = False
-    """Whether it was called and was to do nothing."""
+    """True if it was called and was to do nothing."""
     told: Told = field(default_factory=Told)
     backend: str | Callable[..., Any] | None = None
-    """What ``torch.compiler.set_default_backend`` was called with."""
+    """The argument of ``torch.compiler.set_default_backend``."""
     replacements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By module and name; made once, and kept by whoever holds one of these functions."""
+    """Our functions by module and name; made once, and kept by whoever holds one of them."""
     put_back: list[Callable[[], None]] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 @dataclass(slots=True)
 class State:
-    """Everything else is passed as an argument, or is what a function would answer again."""
+    """The only state of the package; everything else is an argument, or kept by a function that would answer the same
+    again."""
 
     served: Served = field(default_factory=Served)
-    """torch's own module is process-wide, and so is what we put into it."""
+    """The replacements in torch's modules, which are process-wide, and so is what we put into them."""
 
     newer_torch_told: set[str] = field(default_factory=set)
-    """The versions of torch of which it was said that they are newer than those that were tested."""
+    """The versions of torch that were reported as newer than those tested."""
 
 
 STATE = State()

@@ -41,7 +41,7 @@ class Shape:
 
     @property
     def extent(self) -> int:
-        """How many elements of memory it spans."""
+        """The number of elements of memory that it spans."""
         if 0 in self.sizes:
             return 0
         return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
@@ -51,7 +51,7 @@ class Shape:
         return self.dtype.is_floating_point or self.dtype.is_complex
 
     def make(self) -> torch.Tensor:
-        """Random values; whole numbers and booleans are zeros and ones, which most operators take."""
+        """A tensor of random values; whole numbers and booleans are zeros and ones, which most operators take."""
         flat = torch.randn((self.extent,), device=self.device)
         flat = flat.to(self.dtype) if self.is_inexact else flat.gt(0).to(self.dtype)
         return flat.as_strided(self.sizes, self.strides).requires_grad_(self.requires_grad)
@@ -59,7 +59,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """The backend that a graph was given to, and where a function of the user's is defined: enough to find it again."""
+    """The backend that a graph was given to, and the home of a function of the user's: enough to find it again."""
 
     name: str = ""
     module: str = ""
@@ -96,7 +96,7 @@ class StoredGraph:
         return StoredGraph(code.src, names, tuple(map(_shaped, example_inputs)), _attributes(gm))
 
     def with_inputs(self, inputs: Sequence[object], largest: int) -> StoredGraph:
-        """With the values of ``inputs`` as they are now, unless they are too many bytes."""
+        """The same graph with the values of ``inputs`` as they are now, unless they are too many bytes."""
         size = sum(x.numel() * x.element_size() for x in inputs if isinstance(x, torch.Tensor))
         return self if size > largest else dataclasses.replace(self, inputs=tuple(map(_copied, inputs)))
 

@@ -57,6 +57,7 @@ def induced(
     for node in gm.graph.nodes:
         if node in kept:
             copies[node] = graph.node_copy(node, given)
+    # The order matters: contexts are left behind the last operator, and inputs were made where they were first read.
     _leave_contexts(graph, copies)
     ends = [node for node in gm.graph.nodes if node in kept and _ends(node, kept, outputs, values)]
     graph.output(tuple(copies[node] for node in ends))
@@ -94,7 +95,7 @@ def _inputs_first(graph: fx.Graph) -> None:
 
 
 def _matters(node: fx.Node) -> bool:
-    """What must stay although nothing reads it: inputs, outputs, writes and switches of torch's state."""
+    """True for nodes that stay although nothing reads them: inputs, outputs, writes and switches of torch's state."""
     if node.op in ("placeholder", "output"):
         return True
     name = str(getattr(node.target, "__name__", node.target))

@@ -1,4 +1,4 @@
-"""Which releases of torch this release was tested with, and what is said on a newer one.
+"""The releases of torch that this release was tested with, and the warning on a newer one.
 
 The one list of them: the jobs of the repository read it, too.  Must not import anything of the package.
 """
@@ -13,11 +13,11 @@ PAGE = "docs/torch_versions.md"
 
 
 class NewerTorchWarning(UserWarning):
-    """Torch is newer than every release that was tested."""
+    """A torch that is newer than every release that was tested."""
 
 
 def minor(version: str) -> tuple[int, int]:
-    """``2.14.1+cu130`` and ``2.15.0a0`` as (2, 14) and (2, 15)."""
+    """The first two numbers of a version: ``2.14.1+cu130`` and ``2.15.0a0`` give (2, 14) and (2, 15)."""
     major, number, *_ = version.split(".")
     return int(major), int(number)
 
@@ -32,7 +32,7 @@ def is_newer(version: str) -> bool:
 
 
 def complaint(version: str) -> str:
-    """What is said of a newer torch; empty for others."""
+    """The warning for a newer torch; empty for others."""
     if not is_newer(version):
         return ""
     return (
@@ -42,7 +42,7 @@ def complaint(version: str) -> str:
 
 
 def tell_of_newer(version: str, tell: Callable[[Warning], None], told: set[str]) -> None:
-    """Once, as long as ``told`` is kept."""
+    """Warns of a newer torch once, as long as ``told`` is kept."""
     if version in told:
         return
     told.add(version)

@@ -1,4 +1,4 @@
-"""What a program is told once, at the line of its own that asks for it.
+"""Messages that a program gets once, at the line of its own that asks for them.
 
 Must not know what is told.
 """
@@ -31,13 +31,13 @@ class Told:
             inform(CaptureWarning(text), Location(code.co_filename, caller.f_lineno, code.co_qualname))
 
     def of_mark(self, text: str) -> None:
-        """Of a mark that torch's own code (``torch.export``) puts on what it makes, nobody has to know."""
+        """Says it of a mark, unless torch's own code (``torch.export``) put the mark on what it made."""
         above = sys._getframe(_frames_of_ours() - 1)
         if not str(above.f_globals.get("__name__", "")).startswith("torch."):
             self.once(text)
 
     def hear(self, text: str, where: Location | None) -> None:
-        """Of a mark, in captured code or outside of it."""
+        """Hears of a mark, in captured code or outside of it."""
         if where is None:
             self.of_mark(text)
         elif text not in self.said and not where.filename.startswith(_TORCH):
@@ -46,7 +46,7 @@ class Told:
 
 
 def _frames_of_ours() -> int:
-    """How far up the stack the program is that called us."""
+    """The number of frames up the stack to the program that called us."""
     frame, count = sys._getframe(1), 1
     while frame.f_back is not None and _passes_on(frame):
         frame, count = frame.f_back, count + 1
@@ -54,7 +54,7 @@ def _frames_of_ours() -> int:
 
 
 def _passes_on(frame: FrameType) -> bool:
-    """Whether the frame is ours, or of what changes settings for a while on behalf of the program."""
+    """True if the frame is ours, or of code that changes settings for a while on behalf of the program."""
     home = os.path.dirname(__file__) + os.sep
     return frame.f_code.co_filename.startswith(home) or frame.f_globals.get("__name__") in _ON_BEHALF
 

@@ -1,4 +1,5 @@
-"""What stands in ``torch.compiler`` and ``torch._dynamo`` while their programs are served: ours, under torch's names.
+"""The names of ``torch.compiler`` and ``torch._dynamo`` while their programs are served: our functions under torch's
+names.
 
 Each takes the arguments that torch's takes.  What has no meaning for our compiler does nothing, and says so once.
 
@@ -31,7 +32,7 @@ _EAGER_AT_FIRST = ("eager_then_compile", "aot_eager_then_compile")
 
 
 def replacements(told: Told, serve: Callable[..., Any]) -> Replacements:
-    """By module of torch's, what to put under which name.  ``serve`` is our ``torch.compile``."""
+    """Our functions by torch's module and the name in it.  ``serve`` is our ``torch.compile``."""
     shared = {
         "reset": reset,
         "disable": _disable,
@@ -71,6 +72,7 @@ def _of_dynamo(told: Told, serve: Callable[..., Any]) -> Mapping[str, Any]:
             told.once(f"torch._dynamo.optimize's argument {name!r} has no meaning for compile-api and is left out")
         return serve(backend=backend, fullgraph=nopython, dynamic=dynamic, disable=bool(more.get("disable", False)))
 
+    # What torch's compiler needs and ours does not is accepted, and says once why nothing happens.
     return {
         "optimize": optimize,
         "optimize_assert": functools.partial(optimize, nopython=True),
@@ -138,12 +140,12 @@ def lookup_function(backend: Any) -> Any:
 
 
 def _run(fn: object = None) -> Any:
-    """torch's is a decorator as well."""
+    """``torch._dynamo.run``, which is a decorator as well."""
     return capture.run if fn is None else capture.run(fn)
 
 
 def _each(mark: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """torch takes a list of functions too."""
+    """The mark as torch's takes it: for a list of functions, too."""
 
     def marked(fn: object) -> Any:
         return [marked(each) for each in fn] if isinstance(fn, list | tuple) else mark(fn)

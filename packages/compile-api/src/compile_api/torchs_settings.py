@@ -37,7 +37,7 @@ ACT: Mapping[str, frozenset[str]] = {
     _INDUCTOR: frozenset(SAME_SETTING),
     _FUNCTORCH: frozenset(),
 }
-"""What acts here as it does there."""
+"""The settings that act here as they do there."""
 
 AS_IT_IS: Mapping[tuple[str, str], tuple[object, ...]] = {
     (_DYNAMO, "capture_scalar_outputs"): (True,),
@@ -71,11 +71,12 @@ SILENT: Mapping[str, tuple[str, ...]] = {
         "accumulated_recompile_limit",
     ),
 }  # fmt: skip
-"""What may be changed without a word, by reason: no result, and nothing that is said of one, depends on it."""
+"""The settings that may be changed without a word, by reason: no result, and nothing that is said of one, depends on
+them."""
 
 
 def read() -> ProgramSettings:
-    """What ``torch._dynamo.config`` asks of capture now."""
+    """The settings of ``torch._dynamo.config`` that concern capture, as they are now."""
     home = sys.modules.get(_DYNAMO)
     if home is None:
         return ProgramSettings()
@@ -124,7 +125,8 @@ def follow(told: Told) -> Callable[[], None]:
 
 
 def tell_of_changes_in_place(told: Told) -> None:
-    """Of sets, lists and dicts, which are changed without anybody being asked."""
+    """Tells of sets, lists and dicts that differ from torch's defaults: they are changed without anybody being
+    asked."""
     _tell(told, lambda entry: isinstance(entry.default, set | list | dict))
 
 
@@ -142,6 +144,7 @@ def _changed(home: ModuleType, concerned: Callable[[Any], bool]) -> Iterator[str
 
 def _is_unheeded(home: ModuleType, name: str, value: object) -> bool:
     entry = _entries(home).get(name)
+    # An alias is another setting by its older name, which is looked at by its own.
     if entry is None or entry.alias is not None or _is_same(value, entry.default):
         return False
     if name in ACT[home.__name__] or value in AS_IT_IS.get((home.__name__, name), ()):

@@ -1,4 +1,4 @@
-"""No garbage collection meanwhile."""
+"""Garbage collection suspended during work that makes many objects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """For work that makes many objects and keeps them: beside a library as large as torch every search for garbage
-    among them takes a quarter of a second, and finds none."""
+    """Suspends garbage collection for work that makes many objects and keeps them: beside a library as large as torch
+    every search for garbage among them takes a quarter of a second, and finds none."""
     if not gc.isenabled():
         yield
         return

@@ -34,7 +34,7 @@ _GENERATED = (
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one stage made, as the tool prints it."""
+    """The text of one stage, as the tool prints it."""
 
     title: str
     text: str
@@ -81,8 +81,10 @@ def walkthrough(
         after = [
             Stage("The bytecode that runs instead", str(capture.Bytecode.from_code(entry.code)))
             for entry in capture.translations_of(function.__code__)
+            # The same code may have been compiled before, by others: theirs is not shown.
             if entry.owner is compiled.config and entry.code is not None
         ]
+        # The graph stands before the guards that it relies on, whatever else was recorded comes behind.
         captured = recorder.stages[:1]
         return Walkthrough((*before, *captured, *guards, *after, *recorder.stages[1:]))
 
@@ -90,7 +92,8 @@ def walkthrough(
 
 
 def followed(function: object) -> Any:
-    """What is followed of a function or module, compiled or not: something that has source and bytecode."""
+    """The function or ``forward`` that is followed, of a compiled one or not: something that has source and
+    bytecode."""
     written = as_written(function)
     if isinstance(written, torch.nn.Module):
         written = written.forward
@@ -127,6 +130,8 @@ class _Recorder:
                 self.stages.extend(_generated(direction, Path(folder)))
             return compiled.call
 
+        # It is called while captured code runs, where capture looks at every function: the compiler must be none of
+        # them.
         return capture.disable(compile_graph)
 
 
@@ -144,6 +149,6 @@ def _generated(direction: str, folder: Path) -> list[Stage]:
 
 
 def _differentiate(output: object) -> None:
-    """Backward is compiled when it is first needed."""
+    """Runs backward, which is compiled when it is first needed."""
     if isinstance(output, torch.Tensor) and output.requires_grad:
         output.sum().backward()

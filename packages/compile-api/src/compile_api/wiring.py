@@ -31,7 +31,7 @@ Boxed: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 
 
 class FxCompiler(Protocol):
-    """What aotgrad asks of a code generator."""
+    """A code generator as aotgrad calls it."""
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed: ...
 
@@ -92,7 +92,7 @@ def cudagraphs_backend(ctx: Context) -> CompilerFn:
 
 
 def generate(ctx: Context) -> Callable[[str], FxCompiler]:
-    """Code generation for one direction, recorded as CUDA graphs where that was asked for."""
+    """The code generator for one direction, recorded as CUDA graphs where that was asked for."""
 
     def for_direction(direction: str) -> FxCompiler:
         def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Boxed:
@@ -139,7 +139,7 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
 def recorded(
     ctx: Context, direction: str, gm: torch.fx.GraphModule, compiled: Boxed, example_inputs: list[object]
 ) -> Boxed:
-    """What was made of ``gm`` as a CUDA graph where it and its inputs allow that, else as it is; the reason is kept."""
+    """The compiled ``gm`` as a CUDA graph where it and its inputs allow that, else as it is; the reason is kept."""
 
     def refuse(refused: cudagraphs.Refused) -> None:
         ctx.ledger.add(GraphRefused("cudagraphs", str(refused), "the kernels of this graph start one by one"))

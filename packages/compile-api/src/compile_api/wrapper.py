@@ -35,7 +35,7 @@ class OptimizedModule(torch.nn.Module):
         return self.forward(*args, **kwargs)
 
     def _has_hooks(self) -> bool:
-        """Whether some were put on the wrapper itself; the module's own run with it."""
+        """True if hooks were put on the wrapper itself; the module's own run with it."""
         own = vars(self)
         names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
         return any(own[name] for name in names)
@@ -49,6 +49,7 @@ class OptimizedModule(torch.nn.Module):
             super().__setattr__(name, value)
         elif name == WRAPPED:
             self._modules[WRAPPED] = value
+            # Another module in its place needs code of its own.
             again = self.dynamo_ctx(value)
             self.__dict__.update(forward=again.forward, _compiled_call=again._compiled_call)
         else:
@@ -73,6 +74,7 @@ class OptimizedModule(torch.nn.Module):
         return len(self._orig_mod)
 
     def __bool__(self) -> bool:
+        # Without this Python would ask ``__len__``, which the module may not have.
         return True
 
     def __dir__(self) -> list[str]:
@@ -85,7 +87,7 @@ class OptimizedModule(torch.nn.Module):
         return self.dynamo_ctx(copy.deepcopy(self._orig_mod, memo))
 
     def __prepare_scriptable__(self) -> torch.nn.Module:
-        """What ``torch.jit.script`` reads the source of."""
+        """The module whose source ``torch.jit.script`` reads."""
         wrapped: torch.nn.Module = self._orig_mod
         return wrapped
 
@@ -101,4 +103,5 @@ class OptimizedModule(torch.nn.Module):
 
     @__class__.setter
     def __class__(self, cls: type) -> None:
+        # The property hides object's own descriptor, which is what changes a class.
         vars(object)["__class__"].__set__(self, cls)

@@ -60,8 +60,10 @@ def classify(
             continue
         _check_output(driver, result)
         block, view = driver.block(result), driver.view(result)
+        # Blocks without bytes may all have one address.
         if block.address in owners and block.nbytes:
             outputs.append(_of_input(driver, inputs, owners[block.address], result, view))
+        # Memory of the recording's own, which is lent to the caller.
         elif block.address in made:
             slot = slots.setdefault(block.address, len(slots))
             blocks[slot] = block

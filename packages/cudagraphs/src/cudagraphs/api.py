@@ -1,4 +1,4 @@
-"""The public face: wrap a callable, mark steps, see what happened.
+"""The public face: functions are wrapped, steps marked, and reports read.
 
 Without a CUDA device a captured function runs as it is and says so in ``refusal``.
 """
@@ -25,7 +25,7 @@ from .torch_versions import INSIDES
 
 
 class Captured:
-    """A function whose calls are answered by replays wherever that is safe.  Returns what the function returns."""
+    """A function whose calls are answered by replays wherever that is safe, with the function's own results."""
 
     def __init__(
         self, function: Function, manager: Manager | None, refusal: Refused | None, pools: Pools | None = None
@@ -50,7 +50,7 @@ class Captured:
         return self._manager.run(self._function, inputs)
 
     def _moved(self, manager: Manager, pools: Pools) -> Manager:
-        """Where there is nothing yet to replay, another pool is as good."""
+        """The manager to use from now on: another pool is as good for a function with nothing to replay."""
         if self._function.recordings() or pools.current() is manager:
             return manager
         self._function.try_in_another_pool()
@@ -63,7 +63,7 @@ class Captured:
 
 
 class CapturedModule(Captured):
-    """Its parameters and buffers are inputs too: a recording must notice when one is exchanged."""
+    """A captured module, whose parameters and buffers are inputs too: a recording must notice when one is exchanged."""
 
     def __init__(self, module: torch.nn.Module, count: int, *captured: Any) -> None:
         super().__init__(*captured)
@@ -87,7 +87,7 @@ def capture(
     mutated_inputs: Iterable[int] = (),
     options: Options | None = None,
 ) -> Captured:
-    """Wrap ``fn``, a callable of tensors and plain values that returns one tensor or a sequence of them.
+    """Wraps ``fn``, a callable of tensors and plain values that returns one tensor or a sequence of them.
 
     ``static_inputs`` are the indices of inputs that are expected to stay where they are, such as parameters; should
     one move, that is noticed.  ``mutated_inputs`` are those that ``fn`` changes by means that torch does not see, such
@@ -98,6 +98,7 @@ def capture(
     captured = capture_on(
         pools, fn, example_inputs, static_inputs=static_inputs, mutated_inputs=mutated_inputs, options=options
     )
+    # A reason of the function's own says more.
     if refusal is not None and captured.refusal is None:
         captured.refusal = refusal.refused(captured.__name__)
     return captured
@@ -115,7 +116,7 @@ def _check(fn: object, example_inputs: object) -> None:
 
 
 def _positions(given: Any, count: int) -> set[int]:
-    """The inputs that are meant, of so many."""
+    """The given positions as a set; raises unless all are below ``count``."""
     try:
         positions = {operator.index(each) for each in given}
     except TypeError:
@@ -146,6 +147,7 @@ def capture_on(
     static, mutated = _positions(static_inputs, count), _positions(mutated_inputs, count)
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     refusal = _refusal_of(fn, name) if isinstance(fn, torch.fx.GraphModule) else None
+    # A module's parameters are read in place, and passed in so that an exchanged one is noticed.
     if isinstance(fn, torch.nn.Module) and _state_of(fn):
         static |= set(range(count, count + len(_state_of(fn))))
         function = Function(lambda inputs: fn(*inputs[:count]), limits, static, mutated, name)
@@ -169,7 +171,7 @@ def capture_compiled(
     tell: Callable[[Refused], None] | None = None,
     where: Manager | Pools | None = None,
 ) -> Captured:
-    """Wrap what a compiler made of ``graph``: ``fn`` takes a list of inputs, which it may empty, and changes those that
+    """Wraps the compiled form of ``graph``: ``fn`` takes a list of inputs, which it may empty, and changes those that
     the graph changes.
 
     The examples may be fakes.  The caller's guards see to it that tensors arrive in the layouts of the examples, so
@@ -180,6 +182,7 @@ def capture_compiled(
     if where is None:
         where, refusal = _pools_for(example_inputs)
     manager, pools = _manager_and_pools(where)
+    # The graph itself says what it writes: kernels of a compiler change memory behind torch's back.
     function = Function(
         fn,
         _chosen(options),
@@ -204,7 +207,7 @@ def _manager_and_pools(where: Manager | Pools | None) -> tuple[Manager | None, P
 
 
 def _unguarded(example_inputs: Sequence[object]) -> tuple[int, ...]:
-    """What guards leave open: everything but tensors of the device whose sizes are settled."""
+    """The inputs that guards leave open: all but tensors of the device whose sizes are constants."""
     return tuple(
         index
         for index, value in enumerate(example_inputs)
@@ -230,6 +233,7 @@ def _state_of(module: torch.nn.Module) -> list[torch.Tensor]:
 def _pools_of(device: int) -> Pools:
     known = STATE.pools.get(device)
     if known is None:
+        # Two threads may get here at once: ``setdefault`` keeps the first one's.
         known = STATE.pools.setdefault(device, Pools(lambda: Manager(CudaDriver(device))))
     return known
 
@@ -243,7 +247,7 @@ def manager_of(device: int) -> Manager:
 
 
 def step_begin(*, release: bool = False) -> None:
-    """Say that a new step of the program begins on the current device.  Never needed for right results.
+    """Marks the beginning of a new step of the program on the current device.  Never needed for right results.
 
     With ``release``, memory of earlier outputs is taken back even where they are still held, which saves recordings
     and copies; using such an output afterwards raises.
@@ -253,7 +257,7 @@ def step_begin(*, release: bool = False) -> None:
 
 
 def report(device: int | None = None) -> Report:
-    """What happened on a device, by default the current one."""
+    """The counts and refusals of a device, by default the current one."""
     return _pools(device).report() if torch.cuda.is_available() else Report()
 
 
@@ -263,13 +267,13 @@ def show(device: int | None = None) -> str:
 
 
 def reset(device: int | None = None) -> None:
-    """Forget all recordings of a device; captured functions warm up anew.  Tensors that are held stay intact."""
+    """Forgets all recordings of a device; captured functions warm up anew.  Tensors that are held stay intact."""
     if torch.cuda.is_available():
         _pools(device).reset()
 
 
 def poison(device: int | None = None) -> None:
-    """Fill all memory of recordings that nobody holds with NaN: an aid in the search for a mistake."""
+    """Fills all memory of recordings that nobody holds with NaN: an aid in the search for a mistake."""
     if torch.cuda.is_available():
         _pools(device).poison()
 

@@ -38,11 +38,12 @@ from .torch_versions import (
 )
 
 MOST_FEEDS = 4
-"""Where more inputs are copied, one launch for all of them costs less than a call for each."""
+"""The most inputs that are copied by nodes of the graph: for more, one launch for all costs less than a call for
+each."""
 
 
 class _Graph:
-    """A graph of torch with what fills its buffers: copies within it, or one launch before it."""
+    """A graph of torch, with the copies that fill its buffers: within it, or in one launch before it."""
 
     __slots__ = ("feeds", "fill", "replay")
 
@@ -113,6 +114,7 @@ class CudaDriver(TorchTensors):
     ) -> tuple[_Graph, Any]:
         self._require_pool()
         fed = len(buffers) <= MOST_FEEDS and all(map(_is_one_stretch, buffers))
+        # Only a graph that is kept shows its nodes, which feeds point elsewhere later.
         graph = torch.cuda.CUDAGraph(keep_graph=fed and bool(buffers))
         feeds: list[Feed] = []
         cuda_clearCublasWorkspaces()  # else a workspace made before is used by every graph at once
@@ -158,6 +160,7 @@ class CudaDriver(TorchTensors):
     def same_addresses(self, which: Sequence[int], addresses: Sequence[int]) -> Callable[[list[Any]], bool]:
         known = dict(zip(which, addresses, strict=True))
         expected = [known.get(index) for index in range(max(which, default=-1) + 1)]  # one for each of the values
+        # Torch's own comparison, in C++: this is asked at every replay.
         equal, indices = tensors_data_ptrs_at_indices_equal, list(which)
         return lambda values: equal(values, expected, indices)
 
@@ -186,7 +189,7 @@ class CudaDriver(TorchTensors):
             yield
 
     def _recover(self) -> None:
-        """Bring torch back to where it was after a recording that CUDA broke off.
+        """Brings torch back to where it was after a recording that CUDA broke off.
 
         Ending such a capture raises before torch has closed the pool and told the generator that capturing is over.
         The first is done here; a small capture that succeeds does the second.  A torch that keeps the pool open in a
@@ -206,7 +209,8 @@ class CudaDriver(TorchTensors):
 
     @contextmanager
     def _allocating_in_pool(self) -> Iterator[None]:
-        """On the stream of the recordings, because blocks of one stream are not given to another."""
+        """Allocates in the pool, on the stream of the recordings, because blocks of one stream are not given to
+        another."""
         with torch.cuda.stream(self._stream):
             cuda_beginAllocateCurrentThreadToPool(self.index, self._pool)
             try:
@@ -234,7 +238,7 @@ def _no_autocast_cache() -> Iterator[None]:
 
 
 def _is_one_stretch(buffer: Tensor) -> bool:
-    """Does it fill its memory without gaps or repetitions?  So does then any tensor of the same layout."""
+    """True if the buffer fills its memory without gaps or repetitions, and so does any tensor of its layout."""
     return 0 < buffer.numel() * buffer.element_size() == buffer.untyped_storage().nbytes()
 
 

@@ -1,4 +1,4 @@
-"""The few things asked of a device, behind a protocol, so that everything else can be tested without one.
+"""The driver: the few things asked of a device, behind a protocol, so that everything else can be tested without one.
 
 ``cuda.py`` implements it over torch; the tests implement it over byte arrays.  Must not know what a recording is.
 
@@ -28,49 +28,50 @@ class Driver(Protocol):
     # Looking at values.
 
     def is_tensor(self, value: object) -> bool:
-        """Is it a tensor that is nothing but memory and its layout, on whatever device?"""
+        """True for a tensor that is nothing but memory and its layout, on whatever device."""
 
     def on_device(self, tensor: Tensor) -> bool:
-        """Does it live on this driver's device?"""
+        """True if it is on this driver's device."""
 
     def on_cpu(self, tensor: Tensor) -> bool:
-        """Does it live in host memory?"""
+        """True if it is in host memory."""
 
     def readable(self, tensor: Tensor) -> bool:
-        """Can the device read it where it lies: its own memory, and pinned memory of the host?"""
+        """True if the device can read it in place: its own memory, and pinned memory of the host."""
 
     def requires_grad(self, tensor: Tensor) -> bool:
-        """Would a computation with it be recorded by autograd, in the present mode?"""
+        """True if autograd would record a computation with it, in the present mode."""
 
     def signature(self, values: Sequence[object]) -> Hashable:
         """Everything about the values that a recording bakes in: layouts, types, plain values, modes."""
 
     def view(self, tensor: Tensor) -> View:
-        """How the tensor looks at its storage."""
+        """The tensor's view of its storage."""
 
     def block(self, tensor: Tensor) -> Block:
         """The memory of its storage."""
 
     def address(self, tensor: Tensor) -> int:
-        """Where its first element lives."""
+        """The address of its first element."""
 
     def version(self, tensor: Tensor) -> int:
         """A number that grows when the tensor is changed in place."""
 
     def note_change(self, tensors: Sequence[Tensor]) -> None:
-        """A replay changed them in place: let their versions grow."""
+        """Lets the versions of tensors grow that a replay has changed in place."""
 
     def hold_weakly(self, tensor: Tensor) -> Held:
-        """Watch its storage without keeping it alive."""
+        """A weak look at its storage, which does not keep it alive."""
 
     def same_addresses(self, which: Sequence[int], addresses: Sequence[int]) -> Callable[[list[Any]], bool]:
-        """What tells whether each of some values at ``which`` lives at its address; settled once, asked at every
+        """A function that tells whether the values at ``which`` have these addresses; made once, called at every
         replay."""
 
     # The pool.
 
     def occupy(self, state: State | None, blocks: Iterable[Block]) -> object:
-        """Make exactly ``blocks`` count as allocated, out of a ``state`` that had them; idle again when dropped."""
+        """Makes exactly ``blocks`` count as allocated, out of a ``state`` that had them; idle again when the result is
+        dropped."""
 
     def occupied(self) -> frozenset[int]:
         """The addresses that the pool's allocator counts as allocated."""
@@ -79,10 +80,10 @@ class Driver(Protocol):
         """The allocator's state now."""
 
     def segments(self) -> list[Block]:
-        """What the pool has reserved."""
+        """The memory that the pool has reserved."""
 
     def fill(self, block: Block, byte: int) -> None:
-        """Write the same byte all over a part of the pool."""
+        """Writes the same byte all over a part of the pool."""
 
     def buffer_like(self, tensor: Tensor) -> Tensor:
         """A tensor in the pool of the same type, sizes and strides, from the start of its storage."""
@@ -90,34 +91,34 @@ class Driver(Protocol):
     # Work.
 
     def recording(self) -> bool:
-        """Is a graph being recorded now?"""
+        """True while a graph is being recorded."""
 
     def record(
         self, fn: Boxed, inputs: Sequence[Any], buffers: Sequence[Tensor], sources: Sequence[Tensor]
     ) -> tuple[Graph, Any]:
-        """Record the call in the pool; what it returns holds no values yet.
+        """Records the call in the pool; its results hold no values yet.
 
         Each launch first copies sources of its own into the ``buffers``, which own nothing; those given here are only
         examples.
         """
 
     def follow(self) -> None:
-        """Whatever comes next on the current stream comes after all earlier replays, on whatever stream they were."""
+        """Orders the next work on the current stream after all earlier replays, on whatever stream they were."""
 
     def launch(self, graph: Graph, sources: Sequence[Tensor]) -> None:
-        """Copy the sources into the graph's buffers and replay, on the current stream."""
+        """Copies the sources into the graph's buffers and replays it, on the current stream."""
 
     def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-        """Copy each source to its destination, all at once where possible."""
+        """Copies each source to its destination, all at once where possible."""
 
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
         """Tensors over one new storage that lies at ``block`` and owns nothing."""
 
     def handout(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> Handed:
-        """The same for several blocks and one caller after another."""
+        """Blocks to lend to one caller after another."""
 
     def view_of(self, tensor: Tensor, view: View) -> Tensor:
         """Another view of the storage of ``tensor``."""
 
     def timed(self, work: Callable[[], Any]) -> tuple[Took, Any]:
-        """Run ``work`` between two waits for the device; how long it took, and what it returned."""
+        """The result of ``work``, run between two waits for the device, and the time it took."""

@@ -22,7 +22,7 @@ _UNSAFE_TAGS = {
 
 
 def check_inputs(driver: Driver, inputs: Sequence[object]) -> None:
-    """Raise CannotRecord for an input that no recording could take."""
+    """Raises CannotRecord for an input that no recording could take."""
     for index, value in enumerate(inputs):
         if not driver.is_tensor(value):
             if not isinstance(value, PLAIN):
@@ -37,7 +37,7 @@ def check_inputs(driver: Driver, inputs: Sequence[object]) -> None:
 
 
 def check_graph(graph_module: torch.fx.GraphModule) -> None:
-    """Raise CannotRecord for the first operator that cannot be part of a recording, naming it and its line."""
+    """Raises CannotRecord for the first operator that cannot be part of a recording, with its name and line."""
     if not isinstance(graph_module, torch.fx.GraphModule):
         what = type(graph_module).__name__
         raise CudaGraphsError(f"cudagraphs.check_graph takes a torch.fx.GraphModule, not a {what}")
@@ -49,6 +49,7 @@ def check_graph(graph_module: torch.fx.GraphModule) -> None:
                 raise CannotRecord(_UNSAFE_TAGS[tag], f"operator {node.target}", _line(node))
         if any(_in_host_memory(value) for value in _values(node)):
             raise CannotRecord(Refusal.CPU_OPERATOR, f"operator {node.target}", _line(node))
+        # Even a number: the host would write it once, while recording, and at no replay.
         if any(_is_on_cpu(value) for written in _written_by(node) for value in _values(written)):
             what = f"operator {node.target}, which writes to the CPU's memory: a replay would not"
             raise CannotRecord(Refusal.CPU_OPERATOR, what, _line(node))
@@ -62,7 +63,7 @@ def written_inputs(graph_module: torch.fx.GraphModule) -> set[int]:
 
 
 def _written_by(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """What an operator writes to, by its schema."""
+    """The arguments that an operator writes to, by its schema."""
     if not isinstance(node.target, OpOverload):
         return
     schema = schema_of(node.target)
@@ -80,7 +81,8 @@ def _values(node: torch.fx.Node) -> list[Any]:
 
 
 def _in_host_memory(value: Any) -> bool:
-    """A number in a 0-d tensor is harmless: kernels take it as an argument, and it is the same at every replay."""
+    """True for a CPU tensor with dimensions.  A number in a 0-d tensor is harmless: kernels take it as an argument, and
+    it is the same at every replay."""
     return _is_on_cpu(value) and value.dim() > 0
 
 
@@ -89,7 +91,7 @@ def _is_on_cpu(value: object) -> bool:
 
 
 def _line(node: torch.fx.Node) -> str:
-    """Where in the program the operator comes from: what whoever made the graph left on the node."""
+    """The line of the program that the operator comes from, as the maker of the graph has noted it on the node."""
     if "location" in node.meta:
         return str(node.meta["location"])
     lines = [line.strip() for line in (node.stack_trace or "").splitlines() if line.strip().startswith("File ")]

@@ -1,4 +1,4 @@
-"""A driver whose device is the CPU: its pool is a stretch of host memory, its graphs are calls made again.
+"""An emulated device on the CPU: its pool is a stretch of host memory, its graphs are calls made again.
 
 Exists so that everything over a driver runs with torch's own tensors (views, strides, versions, lifetimes) where there
 is no CUDA device.  It gains nothing; it is for tests.  Must not know recordings, trees or managers.
@@ -27,7 +27,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A graph: the function, its arguments at fixed addresses, and where the memory of each result goes."""
+    """A graph: the function, its arguments at fixed addresses, and the memory that each result goes to."""
 
     fn: Boxed
     arguments: tuple[Any, ...]
@@ -36,7 +36,7 @@ class Call:
 
 
 class EmulatedDriver(TorchTensors):
-    """Tensors on the CPU stand for tensors on a device."""
+    """A driver for which tensors on the CPU stand for tensors on a device."""
 
     def __init__(self, nbytes: int = 1 << 26) -> None:
         super().__init__(torch.device("cpu"))
@@ -85,6 +85,7 @@ class EmulatedDriver(TorchTensors):
         fill = copier(buffers)
         fill(sources)
         storages = {value.untyped_storage() for value in inputs if self.is_tensor(value)}
+        # Whole storages, as a write may go through any view of one.
         before = [(storage, storage.clone()) for storage in storages]
         self._is_recording = True
         try:
@@ -100,7 +101,7 @@ class EmulatedDriver(TorchTensors):
         return Call(fn, arguments, homes, fill), moved if isinstance(result, list | tuple) else moved[0]
 
     def follow(self) -> None:
-        """There is no other stream."""
+        """Does nothing: there is no other stream."""
 
     def launch(self, graph: Call, sources: Sequence[Tensor]) -> None:
         graph.fill(sources)
@@ -120,11 +121,12 @@ class EmulatedDriver(TorchTensors):
         return Took(took, took), result
 
     def _at_its_address(self, tensor: Tensor) -> Tensor:
-        """A graph knows addresses; it keeps no memory alive."""
+        """The tensor as a graph knows it, by its address: a graph keeps no memory alive."""
         return self.lend(self.block(tensor), [self.view(tensor)])[0]
 
     def _moved_into_pool(self, results: list[object], given: set[int]) -> tuple[list[Any], tuple[Block | None, ...]]:
-        """New memory among the results moves into the pool, where a recording on a device would have made it."""
+        """The results, with new memory among them moved into the pool, where a recording on a device would have made
+        it."""
         moved = list(results)
         homes: list[Block | None] = [None] * len(results)
         made: dict[int, UntypedStorage] = {}

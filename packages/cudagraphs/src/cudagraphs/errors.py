@@ -1,4 +1,4 @@
-"""Why a graph was not recorded, as data.
+"""Refusals: the reasons why a call is not recorded, as data, and the errors of the package.
 
 Exists so that every refusal has one name and one explanation.  It must not know how a refusal is found or what is
 done about it: a refused call runs the caller's own function, which is always right.
@@ -43,7 +43,7 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One refusal: which function, why, and what exactly was seen where."""
+    """One refusal: the function, the reason, and what exactly was seen where."""
 
     function: str
     reason: Refusal
@@ -60,12 +60,12 @@ class CudaGraphsError(Exception):
 
 
 class CannotRecord(CudaGraphsError):
-    """Raised while a graph is planned or recorded; caught by the manager, which runs the call as it is."""
+    """The error raised while a graph is planned or recorded; the manager catches it and runs the call as it is."""
 
     def __init__(self, reason: Refusal, detail: str = "", where: str = "") -> None:
         super().__init__(f"{reason.text}; {detail}" if detail else reason.text)
         self.reason, self.detail, self.where = reason, detail, where
 
     def refused(self, function: str) -> Refused:
-        """The record that is kept of it."""
+        """The refusal as the record that is kept of it."""
         return Refused(function, self.reason, self.detail, self.where)

@@ -52,11 +52,11 @@ class Feed:
         self.address = source
 
     def belongs_to(self, launchable: int) -> None:
-        """The graph is complete, and can be launched under this handle."""
+        """Tells the copy the handle under which its graph is launched, once that is complete."""
         self._launchable = _POINTER(launchable)
 
     def point_at(self, source: int) -> None:
-        """Later launches copy from there; those under way are not affected."""
+        """Has later launches copy from another address; those under way are not affected."""
         self._copy.srcDevice = source
         status = self._set(self._launchable, self._node, ctypes.byref(self._copy), self._context)
         _check(status, "copy an input from elsewhere")
@@ -64,7 +64,7 @@ class Feed:
 
 
 def _last_node(driver: ctypes.CDLL, stream: int) -> ctypes.c_void_p:
-    """What the next operation on a recorded stream will depend on: the copy that was recorded last."""
+    """The node that the next operation on a recorded stream will depend on: the copy that was recorded last."""
     status, count = ctypes.c_int(), _SIZE()
     nodes = ctypes.POINTER(_POINTER)()
     _check(

@@ -18,6 +18,7 @@ from .options import Options
 from .storage import CopyPolicy, Held
 
 MOST_REST = 64  # calls
+"""The most calls that a case runs as they are before recordings are tried again."""
 
 
 class Case:
@@ -37,7 +38,8 @@ class Case:
         self._rest = 0
 
     def found_held(self, slot: int, nbytes: int, by_itself: bool) -> bool:
-        """An output was still held when its memory was wanted.
+        """Notes an output that was still held when its memory was wanted; true if it is copied out from now on, for the
+        first time.
 
         Two recordings that take turns are best where a function's last result is held during its next call.  Recording
         one function around another's results goes on and on: what follows on it has to be recorded anew, too.
@@ -45,16 +47,16 @@ class Case:
         return self.outputs.stood_in_the_way(slot, nbytes) if by_itself else self.outputs.copy(slot)
 
     def warmed_up(self, results: Iterable[tuple[int, Held]]) -> None:
-        """A warm-up call returned these, by their position."""
+        """Takes note of the results of a warm-up call, by their position."""
         self._watched = list(results)
 
     def look_what_is_held(self) -> None:
-        """Another function is being recorded, and what this one returned will lie in the pool at each of its replays.
-        What of the warm-up's results is held at this time had better be copied out from the start."""
+        """Notes which of the warm-up's results are held while another function is recorded: they are copied out from
+        the start, because in the pool they would be in the way at each replay."""
         self._expected_held |= {position for position, held in self._watched if held.alive()}
 
     def recorded(self, recording: Recording) -> None:
-        """It has one more recording."""
+        """Adds a recording to the case."""
         self.recordings.append(recording)
         self._watched = []
         for slot, loan in enumerate(recording.loans):
@@ -62,12 +64,13 @@ class Case:
                 self.outputs.copy(slot)
 
     def missed(self) -> None:
-        """No recording fitted and none could be made; looking again and again would make calls slower than plain."""
+        """Notes that no recording fitted and none could be made: looking again and again would make calls slower than
+        plain ones."""
         self.misses += 1
         self._rest = min(2**self.misses, MOST_REST)
 
     def rests(self) -> bool:
-        """Is this call to be run as it is, without looking?"""
+        """True if this call is to be run as it is, without looking."""
         if self._rest == 0:
             return False
         self._rest -= 1
@@ -101,7 +104,7 @@ class Function:
         self.given_up = False  # no call of it can be recorded, so none needs to be looked at
 
     def unguarded_of(self, inputs: Sequence[object]) -> Sequence[Any]:
-        """Those of the inputs whose layouts and values must be looked at, because nobody else does."""
+        """The inputs whose layouts and values must be looked at, because no guard does."""
         return inputs if self._unguarded is None else [inputs[index] for index in self._unguarded]
 
     def give_up(self, case: Case, reason: Refusal) -> None:
@@ -110,20 +113,21 @@ class Function:
         self.given_up = self._unguarded == ()
 
     def try_in_another_pool(self) -> None:
-        """What only the pool was to blame for starts anew.  What the function itself did would cost that one too."""
+        """Starts cases anew that were given up because of the pool.  Whatever the function itself did would cost the
+        other pool too."""
         for signature in [of for of, case in self.cases.items() if case.refusal is Refusal.POOL_DISTURBED]:
             del self.cases[signature]
         self.given_up = self._unguarded == () and any(case.refusal for case in self.cases.values())
 
     def forget(self) -> None:
-        """Start anew.  A case may be known on as the lender of what is held; its recordings are not."""
+        """Starts anew.  A case may live on as the lender of what is held; its recordings do not."""
         for case in self.cases.values():
             case.recordings.clear()
         self.cases.clear()
         self.given_up = False
 
     def recordings(self) -> int:
-        """How many graphs it has, over all cases."""
+        """The number of its graphs, over all cases."""
         return sum(len(case.recordings) for case in self.cases.values())
 
     def case(self, signature: Hashable) -> Case | None:

@@ -25,11 +25,11 @@ class Trial:
         self.replayed: list[Took] = []
 
     def over(self) -> bool:
-        """Were there enough replays to judge by?"""
+        """True once there are enough replays to judge by."""
         return len(self.replayed) >= self._samples
 
     def pays(self) -> bool:
-        """Is a replay sooner back and sooner done?  True where there is nothing to compare with."""
+        """True if a replay is both sooner back and sooner done, or there is nothing to compare with."""
         plain, replayed = _fastest(self.plain), _fastest(self.replayed)
         return not self.plain or (replayed.back < plain.back and replayed.done < plain.done)
 

@@ -20,16 +20,16 @@ class Steps:
         self._here: Recording | None = None
 
     def begin(self) -> None:
-        """A new step: back to the root."""
+        """Begins a new step, back at the root."""
         self.number += 1
         self._here = None
 
     def ran(self, recording: Recording) -> None:
-        """The path goes on through ``recording``."""
+        """Notes that the path goes on through ``recording``."""
         self._here = recording
 
     def position(self, live: Sequence[Lent]) -> Recording | None:
-        """Where in the tree the program is: nothing alive means that a new step began."""
+        """The recording after which a new one is placed in the tree; nothing alive means that a new step began."""
         if self._here is not None and not live:
             self.begin()
         return self._here

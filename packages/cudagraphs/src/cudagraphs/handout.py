@@ -45,7 +45,7 @@ class Handout:
         self._flat = [template for templates in self._templates for template in templates]
 
     def tensors(self) -> list[Tensor]:
-        """Over all blocks, in order.  To be called only while nobody holds the earlier ones."""
+        """Tensors over all blocks, in order.  To be called only while nobody holds the earlier ones."""
         return [template.data for template in self._flat]
 
     def tensors_of(self, slot: int) -> list[Tensor]:
@@ -61,7 +61,8 @@ class Handout:
         return [slot for slot, (used, known) in enumerate(held) if used or known]
 
     def forbid(self, slot: int, message: str) -> None:
-        """Make whatever is out there raise when it is used; tensors handed out from now on are of another storage."""
+        """Makes tensors that are out there raise when they are used; those handed out from now on have another
+        storage."""
         set_storage_data_ptr_access_error_msg(self._addresses[slot], message)
         with torch.inference_mode(self._templates[slot][0].is_inference()):
             self._begin(slot)
@@ -97,5 +98,5 @@ def _seen(storage: UntypedStorage, views: Sequence[View]) -> list[Tensor]:
 
 
 def _is_all_of(tensor: Tensor, block: Block) -> bool:
-    """Is the tensor the whole block, each byte once?  Then so is a new one of its layout."""
+    """True if the tensor is the whole block, each byte once; so is then a new one of its layout."""
     return 0 < tensor.numel() * tensor.element_size() == block.nbytes and tensor.storage_offset() == 0

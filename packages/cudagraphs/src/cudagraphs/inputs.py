@@ -30,11 +30,11 @@ class InputPlan:
 
     @property
     def copied_back(self) -> tuple[int, ...]:
-        """Where the change has to reach the caller's tensor."""
+        """The copied inputs whose change has to reach the caller's tensor."""
         return tuple(index for index in self.changed if index in self.copied)
 
     def moved(self, driver: Driver, inputs: Sequence[object]) -> list[int]:
-        """The inputs read in place that lie elsewhere now."""
+        """The inputs read in place that have another address now."""
         pairs = zip(self.in_place, self.addresses, strict=True)
         return [index for index, address in pairs if driver.address(inputs[index]) != address]
 
@@ -47,7 +47,7 @@ class Stillness:
         self.still: frozenset[int] = frozenset()
 
     def see(self, driver: Driver, inputs: Sequence[object]) -> None:
-        """Note the inputs of a call: ``still`` are those that are the memory that they were at the call before."""
+        """Notes the inputs of a call: ``still`` are those with the same memory as at the call before."""
         before = self._last
         self._last = {
             index: (driver.address(value), driver.hold_weakly(value))
@@ -96,7 +96,8 @@ def dense_shape(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]
 
 
 def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """May two different indices reach the same element?  Exact for what operators make; cautious beyond."""
+    """True if two different indices may reach the same element.  Exact for layouts that operators make; cautious
+    beyond."""
     reach = 0
     for size, stride in sorted(zip(shape, strides, strict=True), key=lambda dim: dim[1]):
         if size > 1:
@@ -107,7 +108,7 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def separates(driver: Driver, plan: InputPlan, inputs: Sequence[object]) -> bool:
-    """Would copying hide a change from an input that shares memory with the changed one?"""
+    """True if copying would hide a change from an input that shares memory with the changed one."""
     tensors = [i for i, value in enumerate(inputs) if driver.is_tensor(value) and driver.on_device(value)]
     homes = {index: driver.block(inputs[index]).address for index in tensors}
     return any(
@@ -119,7 +120,7 @@ def separates(driver: Driver, plan: InputPlan, inputs: Sequence[object]) -> bool
 
 
 def _is_number(driver: Driver, tensor: Tensor) -> bool:
-    """Its value is part of the signature."""
+    """True for a 0-d CPU tensor, whose value is part of the signature."""
     return driver.on_cpu(tensor) and driver.view(tensor).shape == ()
 
 

@@ -1,4 +1,4 @@
-"""One device: its pool, its tree, its loans, and the course of a call.
+"""The manager of one device: its pool, its tree, its loans, and the course of a call.
 
 A call is answered by a replay if a recording fits, by a new recording if there is room for one, and by the plain
 function otherwise.  The last is always right, so every doubt ends there, with a reason in the report.
@@ -33,7 +33,7 @@ RELEASED = "this tensor was made by a CUDA graph in an earlier step, and step_be
 
 @dataclass(frozen=True, slots=True)
 class _Plainly:
-    """The call is to be run as it is; as a warm-up of a case if there is one."""
+    """The answer that a call is to be run as it is; as a warm-up of a case if there is one."""
 
     warms_up: Case | None = None
 
@@ -55,7 +55,7 @@ class Manager:
         self._left: list[dict[Hashable, Case]] = []  # what functions that are gone had
 
     def adopt(self, function: Function, refusal: Refused | None = None) -> None:
-        """Take a function in; ``refusal`` if it is known already that none of its calls can be recorded."""
+        """Takes a function in; ``refusal`` if it is known already that none of its calls can be recorded."""
         with self._lock:
             self._clear_away()
         self._functions.add(function)
@@ -65,7 +65,7 @@ class Manager:
             self._note(function, refusal)
 
     def reset(self) -> None:
-        """Forget all recordings.  What callers hold stays protected by the ledger."""
+        """Forgets all recordings.  Tensors in callers' hands stay protected by the ledger."""
         with self._lock:
             self._clear_away()
             self.tree = Tree()
@@ -74,7 +74,7 @@ class Manager:
                 function.forget()
 
     def run(self, function: Function, inputs: list[object]) -> Any:
-        """Answer one call of ``function``, which may empty the list."""
+        """Answers one call of ``function``, which may empty the list."""
         if self._driver.recording():  # a captured function inside another is recorded as part of it
             return function.fn(inputs)
         with self._lock:
@@ -87,7 +87,7 @@ class Manager:
         return self._warm_up_now(function, answer.warms_up, inputs)
 
     def step_begin(self, *, release: bool = False) -> None:
-        """Start a new step.  ``release`` gives back what earlier steps made: tensors still held raise when used."""
+        """Starts a new step.  ``release`` gives back what earlier steps made: tensors still held raise when used."""
         with self._lock:
             self._steps.begin()
             released = self._ledger.clear() if release else []
@@ -96,11 +96,11 @@ class Manager:
             self._journal.counts["released"] += len(released)
 
     def report(self) -> Report:
-        """What happened so far."""
+        """The counts and refusals so far."""
         return self._journal.report(pool_bytes=self._pool_bytes(), steps=self._steps.number)
 
     def poison(self) -> None:
-        """Fill the memory of the pool that nobody holds: whoever reads it by mistake finds NaN."""
+        """Fills the memory of the pool that nobody holds: whoever reads it by mistake finds NaN."""
         with self._lock:
             poison(self._driver, [lent.block for lent in self._ledger.live()])
 
@@ -129,7 +129,8 @@ class Manager:
         return _Plainly()
 
     def _warm_up(self, function: Function, case: Case, inputs: Sequence[object]) -> _Plainly:
-        """A plain call outside the pool: what a function keeps from its first call must outlive every replay."""
+        """A plain call outside of the pool: whatever a function keeps from its first calls must outlive every
+        replay."""
         try:
             check_inputs(self._driver, inputs)
         except CannotRecord as error:
@@ -152,7 +153,7 @@ class Manager:
         return result
 
     def _on_trial(self, function: Function, case: Case, trial: Trial, inputs: list[object]) -> Any:
-        """As always, but timed with all that is done around a replay, if it comes to one."""
+        """The call answered as always, but timed with all that is done around a replay, if it comes to one."""
         recorded = self._recorded
         took, answer = self._driver.timed(lambda: self._replay_or_record(function, case, inputs))
         if isinstance(answer, _Plainly) or self._recorded != recorded:
@@ -178,6 +179,7 @@ class Manager:
                 recording = self._record(function, case, inputs, live, position)
             except CannotRecord as error:
                 return self._refuse(function, case, error)
+        # Aliases among inputs may differ from call to call, so this is asked at each.
         if recording.inputs.changed and separates(self._driver, recording.inputs, inputs):
             return self._plainly(function, Refusal.OVERLAPPING_INPUTS)
         try:
@@ -227,12 +229,13 @@ class Manager:
         self._journal.counts["recorded"] += 1
         self.tree.add(recording)
         case.recorded(recording)
+        # Their results may be held just now, and would then be in the way of this recording's memory.
         for other in {case for function in self._functions for case in function.cases.values()} - {case}:
             other.look_what_is_held()
         return recording
 
     def _clear_away(self) -> None:
-        """Let go of the recordings of functions that are gone."""
+        """Lets go of the recordings of functions that are gone."""
         while self._left:
             for case in self._left.pop().values():
                 self._drop(case, case.recordings)
@@ -251,10 +254,9 @@ class Manager:
         return self._plainly(function)
 
     def _learn(self, function: Function, case: Case, inputs: list[object], live: Sequence[Lent]) -> bool:
-        """Whatever keeps recordings from being used is copied, sooner or later, so that this comes to an end.
-
-        Is it likely to be gone at the next call?  Then this one is not worth a recording.
-        """
+        """Has everything copied, sooner or later, that keeps recordings from being used, so that recording anew comes
+        to an end.  True if the obstacle is likely to be gone at the next call: then this one is not worth a
+        recording."""
         found = obstacle(self._driver, case.recordings, live, inputs)
         alone = self.tree.stands_alone(case.recordings)
         passing = [lent.stood_in_the_way(alone and lent.lender is case) for lent in found.in_the_way]
@@ -262,7 +264,7 @@ class Manager:
         return bool(passing) and all(passing)
 
     def _moved(self, function: Function, case: Case, index: int, value: object, live: Sequence[Lent]) -> bool:
-        """What to do about an input that lies elsewhere.  Will there be another answer at the next call?"""
+        """Decides about an input that has another address; true if the next call is likely to be answered otherwise."""
         block = self._driver.block(value)
         if any(lent.block == block for lent in live):  # what made it was recorded anew, and so must this be
             case.inputs.stood_in_the_way(index, block.nbytes)
@@ -297,6 +299,6 @@ class Manager:
         case.recordings = [kept for kept in case.recordings if kept not in recordings]
 
     def _note(self, function: Function, refused: Refused) -> None:
-        """Every refusal is kept, and told once to whoever captured the function."""
+        """Keeps a refusal, and tells it once to whoever captured the function."""
         if self._journal.refuse(refused) and function.tell is not None:
             function.tell(refused)

@@ -1,4 +1,4 @@
-"""One recorded graph, frozen.
+"""The recording: one recorded graph, frozen.
 
 Exists so that whatever decides about recordings (the tree) and whatever runs them (replay) share plain data.
 """
@@ -61,7 +61,7 @@ class Recording:
         return None if self.follows is None else self.follows()
 
     def fits(self, inputs: list[Any]) -> bool:
-        """Do the inputs that it reads in place still lie where they did?"""
+        """True if the inputs that it reads in place still have the addresses that they had."""
         return not self.inputs.in_place or self.in_place(inputs)
 
     def overwrites(self, live: Sequence[Lent]) -> list[Lent]:
@@ -69,7 +69,7 @@ class Recording:
         return [lent for lent in live if not covers(self.protected, lent.block)]
 
     def path(self) -> list[Recording]:
-        """From the root to this recording."""
+        """The recordings from the root to this one."""
         parent = self.parent
         return [self] if parent is None else [*parent.path(), self]
 
@@ -89,7 +89,7 @@ def arranged(
 
 
 def flattened(result: object) -> tuple[Callable[[list[Any]], Any], list[Any]]:
-    """The values that a function returned, and what makes its own kind of result of others."""
+    """The values that a function returned, and a function that makes its own kind of result of others."""
     if isinstance(result, list | tuple):
         return getattr(type(result), "_make", type(result)), list(result)  # a named tuple has _make
     return _only, [result]

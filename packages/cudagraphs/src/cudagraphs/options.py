@@ -12,7 +12,7 @@ from .errors import CudaGraphsError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a captured function may cost.
+    """The limits of a captured function: calls, recordings, memory.
 
     ``warmups``: plain calls per size before the first recording.  At the first, libraries initialise and kernels are
     tuned; the others are timed.

@@ -14,7 +14,7 @@ FILLING = 0xFF
 
 
 def poison(driver: Driver, held: Iterable[Block]) -> None:
-    """Everything in the pool but the blocks ``held``."""
+    """Fills everything in the pool but the blocks ``held``."""
     taken = sorted((block.address, block.nbytes) for block in held)
     for segment in driver.segments():
         start, end = segment.address, segment.address + segment.nbytes

@@ -1,4 +1,4 @@
-"""The managers of one device, one pool each: the last one records, earlier ones only replay what they have.
+"""The pools of one device, with a manager each: the last one records, earlier ones only replay what they have.
 
 There is more than one only where a recording was broken off in a way that cost its pool.  Memory of different pools
 never meets, so managers need not know one another: what one lends is ordinary memory to the others.
@@ -14,7 +14,7 @@ from .report import Report
 from .show import show_tree
 
 MOST = 4
-"""A function that costs a pool costs every pool; after some of them nothing more is recorded."""
+"""The most pools of a device: a function that costs a pool costs every pool, so nothing more is recorded after some."""
 
 
 class Pools:
@@ -33,25 +33,25 @@ class Pools:
             return self.managers[-1]
 
     def step_begin(self, *, release: bool) -> None:
-        """A new step, in all of them."""
+        """Begins a new step in all of them."""
         for manager in self.managers:
             manager.step_begin(release=release)
 
     def report(self) -> Report:
-        """What happened in all of them."""
+        """The counts and refusals of all of them."""
         first, *others = [manager.report() for manager in self.managers]
         return sum(others, start=first)
 
     def show(self) -> str:
-        """Their trees, drawn."""
+        """The trees of all managers, drawn."""
         return "\n".join(show_tree(manager.tree) for manager in self.managers)
 
     def reset(self) -> None:
-        """Forget all recordings."""
+        """Forgets all recordings."""
         for manager in self.managers:
             manager.reset()
 
     def poison(self) -> None:
-        """Fill what nobody holds."""
+        """Fills the memory that nobody holds."""
         for manager in self.managers:
             manager.poison()

@@ -1,4 +1,4 @@
-"""From a call to a Recording.
+"""Making a recording out of one call.
 
 Exists to hold the order in which a recording is made: take what must stay, record, look at what is left, note the
 allocator's state, let everything go.  Must not know when recording is worth it.
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class _Traced:
-    """What recording left behind, without holding any of its tensors."""
+    """The results of recording, without any of its tensors."""
 
     graph: Graph
     rebuild: Callable[[list[Any]], Any]
@@ -57,7 +57,7 @@ class _Traced:
 
 
 def record(driver: Driver, request: Request) -> Recording:
-    """Record the call; the pool must count exactly the protected blocks as taken, and does so again afterwards."""
+    """Records the call; the pool must count exactly the protected blocks as taken, and does so again afterwards."""
     traced = _trace(driver, request)
     after = {**request.protected, **{block.address: block.nbytes for block in traced.lends}}
     loans, others = arranged(traced.outputs, traced.lends)
@@ -99,6 +99,8 @@ def _trace(driver: Driver, request: Request) -> _Traced:
     declared = request.declared_changed
     changed = tuple(i for i in tensors if i in declared or driver.version(arguments[i]) != versions[i])
     rebuild, results = flattened(result)
+    # Every reference goes before the pool is looked at: what is still allocated then is returned, or kept by the
+    # function.
     del result
     made = driver.occupied() - request.protected.keys() - {block.address for block, _ in homes}
     outputs, lends = classify(driver, arguments, results, made, request.protected)
@@ -113,8 +115,9 @@ def _trace(driver: Driver, request: Request) -> _Traced:
 def _call_recorded(
     driver: Driver, request: Request, arguments: Sequence[object], buffers: Sequence[Tensor]
 ) -> tuple[Graph, Any]:
-    """A function that cannot be recorded fails in whatever way its operators choose, so every exception counts as
-    that; one that is the user's own comes up again in the plain call that follows."""
+    """The graph and the result of the recorded call.  A function that cannot be recorded fails in whatever way its
+    operators choose, so every exception counts as that; one of the user's own comes up again in the plain call that
+    follows."""
     sources = [request.inputs[index] for index in request.plan.copied]
     try:
         with _no_garbage_collected():
@@ -131,7 +134,8 @@ def _call_recorded(
 
 @contextmanager
 def _no_garbage_collected() -> Iterator[None]:
-    """Old graphs may lie in cycles, and freeing one while another is recorded breaks the recording off."""
+    """Suspends garbage collection: old graphs may lie in cycles, and freeing one while another is recorded breaks the
+    recording off."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -142,7 +146,7 @@ def _no_garbage_collected() -> Iterator[None]:
 
 
 def _first(error: BaseException) -> BaseException:
-    """What went wrong first: ending a recording that failed fails too, and hides the operator that is to blame."""
+    """The first error: ending a recording that failed fails too, and hides the operator that is to blame."""
     while error.__context__ is not None:
         error = error.__context__
     return error
@@ -161,7 +165,7 @@ def _only_fresh(outputs: Sequence[Output], results: Sequence[Tensor]) -> list[Te
 
 
 def _check_nothing_kept(driver: Driver, protected: Mapping[int, int], lends: Sequence[Block]) -> None:
-    """The function must not have hidden a tensor: its memory would be overwritten behind its back."""
+    """Raises where the function has kept a tensor: its memory would be overwritten behind its back."""
     expected = protected.keys() | {block.address for block in lends}
     if driver.occupied() == expected:
         return

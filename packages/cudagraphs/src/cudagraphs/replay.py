@@ -1,4 +1,4 @@
-"""Running a recording: copy what must be copied, launch, hand out what it made.
+"""The replay of a recording: inputs are copied, the graph launched, and its outputs handed out.
 
 The hot path: what can be settled when a call is recorded was settled there.  Must not decide whether the replay is
 safe; that was done before.
@@ -16,7 +16,7 @@ from .node import Recording
 
 
 def replay(driver: Driver, recording: Recording, inputs: Sequence[object], cloned: Collection[int]) -> Any:
-    """Run it on ``inputs``; blocks in the slots ``cloned`` are handed out as copies instead of being lent."""
+    """Runs it on ``inputs``; blocks in the slots ``cloned`` are handed out as copies instead of being lent."""
     plan = recording.inputs
     driver.follow()
     driver.launch(recording.graph, [inputs[index] for index in plan.copied])
@@ -28,7 +28,7 @@ def replay(driver: Driver, recording: Recording, inputs: Sequence[object], clone
 
 
 def _outputs(driver: Driver, recording: Recording, inputs: Sequence[object], cloned: Collection[int]) -> list[Any]:
-    """What is lent, what is copied out, and what is no memory of the pool, each in its place."""
+    """All outputs in their places: those lent, those copied out, and those that are no memory of the pool."""
     values: list[Any] = [None] * recording.returns
     loans, copied = recording.loans, sorted(cloned)
     made = dict(zip(copied, recording.lends.handed.copies(copied), strict=True))
@@ -42,6 +42,7 @@ def _outputs(driver: Driver, recording: Recording, inputs: Sequence[object], clo
 
 
 def _pass_on_changes(driver: Driver, recording: Recording, inputs: Sequence[object]) -> None:
+    """Brings changes of copied inputs back to the caller's tensors, and counts those made in place."""
     plan = recording.inputs
     buffers = dict(zip(plan.copied, recording.buffers, strict=True))
     if back := plan.copied_back:

@@ -43,14 +43,14 @@ class Report:
 
 
 class Journal:
-    """Collects what a report is made of."""
+    """The counts and refusals of which a report is made."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._refusals: dict[Refused, None] = {}
 
     def refuse(self, refused: Refused) -> bool:
-        """Keep a refusal; the same one is kept once.  Is it new?"""
+        """Keeps a refusal; the same one is kept once.  True if it is new."""
         new = refused not in self._refusals
         self._refusals[refused] = None
         return new

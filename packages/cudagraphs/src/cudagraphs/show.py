@@ -1,4 +1,4 @@
-"""Draws a tree of recordings as text.  Renders data; decides nothing.
+"""The tree of recordings drawn as text.  Renders data; decides nothing.
 
 A block is named by where it begins, counted from the first one that the tree knows, and by its bytes: so two drawings
 of one program are alike, and what lies in the same place has the same name.
@@ -15,7 +15,7 @@ from .node import Recording
 from .tree import Tree
 
 MOST_NAMED = 6
-"""More blocks than this are counted instead of named."""
+"""The most blocks that are named; more are counted."""
 
 
 def show_tree(tree: Tree) -> str:

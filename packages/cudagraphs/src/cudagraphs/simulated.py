@@ -1,4 +1,4 @@
-"""A device that is none: memory as words in a dictionary, operators as Python, graphs as lists of instructions.
+"""A simulated device: memory as words in a dictionary, operators as Python, graphs as lists of instructions.
 
 Exists so that recording and replay can be tested, and drawn, on any machine, and more strictly than on a real device:
 reading a word that was freed or wiped raises ``MemoryViolation`` instead of giving whatever lies there.  Must not know
@@ -24,7 +24,7 @@ POOL_START, MEMORY_START = 0x1000, 0x1000000
 
 
 class MemoryViolation(AssertionError):
-    """Memory was read that holds nothing anybody may rely on."""
+    """A read of memory that holds nothing anybody may rely on."""
 
 
 class Allocator:
@@ -36,7 +36,7 @@ class Allocator:
         self._lock = RLock()  # a collection during an allocation may free
 
     def allocate(self, nbytes: int) -> int:
-        """The lowest gap that is large enough."""
+        """Takes the lowest gap that is large enough."""
         with self._lock:
             address = self.start
             for taken, size in sorted(self.taken.items()):
@@ -48,7 +48,7 @@ class Allocator:
             return address
 
     def free(self, address: int) -> None:
-        """The block must be taken."""
+        """Frees a block, which must be taken."""
         with self._lock:
             del self.taken[address]
 
@@ -74,14 +74,14 @@ class Tensor:
 
     @property
     def addresses(self) -> list[int]:
-        """Where each element lives, in row-major order."""
+        """The address of each element, in row-major order."""
         offsets = [self.view.offset]
         for size, stride in zip(self.view.shape, self.view.strides, strict=True):
             offsets = [offset + i * stride for offset in offsets for i in range(size)]
         return [self.storage.address + WORD * offset for offset in offsets]
 
     def tolist(self) -> list[int]:
-        """Read the values, as a user would."""
+        """The values, read as a user would."""
         self.device.synchronise()
         return self.device.read(self)
 
@@ -92,7 +92,7 @@ class Tensor:
         return self.device.compute("mul", self, other)
 
     def add_(self, other: Tensor | int) -> Tensor:
-        """In place."""
+        """Adds in place, which counts as a write."""
         self.storage.version += 1
         return self.device.compute("add", self, other, out=self)
 
@@ -119,7 +119,7 @@ class Instruction:
 
 @dataclass(slots=True)
 class SimulatedGraph:
-    """Instructions in order, after copies into buffers."""
+    """A recorded graph: instructions in order, after copies into buffers."""
 
     buffers: Sequence[Tensor]
     instructions: list[Instruction] = field(default_factory=list)
@@ -145,11 +145,11 @@ class Handout:
         return [slot for slot, storage in self._out.items() if storage() is not None]
 
     def tensors(self) -> list[Tensor]:
-        """Over all blocks."""
+        """Tensors over all blocks."""
         return [tensor for slot in range(len(self._blocks)) for tensor in self.tensors_of(slot)]
 
     def tensors_of(self, slot: int) -> list[Tensor]:
-        """Over a new storage; two at a time would be a mistake."""
+        """Tensors over a new storage; a second one at a time would be a mistake."""
         if slot in self.held():
             raise MemoryViolation(f"{self._blocks[slot][0]} is handed out while it is still held")
         made = self._device.lend(*self._blocks[slot])
@@ -157,11 +157,11 @@ class Handout:
         return made
 
     def copies(self, slots: Sequence[int]) -> list[list[Tensor]]:
-        """Over storages in ordinary memory."""
+        """Tensors over storages in ordinary memory."""
         return [self._device.clone(*self._blocks[slot]) for slot in slots]
 
     def forbid(self, slot: int, message: str) -> None:
-        """The storage that is out there raises when it is read."""
+        """Makes the storage that is out there raise when it is read."""
         storage = self._out.pop(slot)()
         if storage is not None:
             storage.forbidden = message
@@ -193,7 +193,7 @@ class Device:
         return made
 
     def compute(self, operator: str, left: Tensor, right: Tensor | int, out: Tensor | None = None) -> Tensor:
-        """Run an operator, or write it down while recording."""
+        """Runs an operator, or writes it down while recording."""
         out = out or self._empty(left.view.shape)
         operand = right if isinstance(right, int) else tuple(right.addresses)
         instruction = Instruction(operator, tuple(left.addresses), operand, tuple(out.addresses))
@@ -211,12 +211,12 @@ class Device:
         return [self._word(address) for address in tensor.addresses]
 
     def synchronise(self) -> None:
-        """Wait for the device: what a recording cannot contain."""
+        """Waits for the device, which a recording cannot contain."""
         if self._graph is not None and self._into_pool == get_ident():
             raise CudaGraphsError("operation not permitted while recording")
 
     def wipe(self, kept: Iterable[Tensor]) -> None:
-        """Make every word of the pool unreadable except those of the tensors ``kept``."""
+        """Makes every word of the pool unreadable except those of the tensors ``kept``."""
         readable = {address for tensor in kept for address in tensor.addresses}
         for address in [a for a in self.words if a < MEMORY_START and a not in readable]:
             del self.words[address]
@@ -337,7 +337,7 @@ class Device:
             self._graph = None
 
     def follow(self) -> None:
-        """There is one stream."""
+        """Does nothing: there is one stream."""
 
     def launch(self, graph: SimulatedGraph, sources: Sequence[Tensor]) -> None:
         if sources:

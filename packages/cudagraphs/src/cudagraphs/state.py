@@ -1,4 +1,4 @@
-"""What a process has one of in this package: one object, whose fields tests may replace for a while."""
+"""The process-wide state of this package: one object, whose fields tests may replace for a while."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .pools import Pools
 
 @dataclass(slots=True)
 class State:
-    """Everything else is passed as an argument, or belongs to a device's pools."""
+    """The only state of the package; everything else is an argument, or belongs to a device's pools."""
 
     pools: dict[int, Pools] = field(default_factory=dict)
     """The managers of each CUDA device that something was recorded on."""

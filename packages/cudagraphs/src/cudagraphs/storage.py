@@ -1,4 +1,4 @@
-"""Memory as this package sees it: blocks of the pool, how tensors look at them, and who still holds one.
+"""Memory as this package sees it: blocks of the pool, views of them, and who still holds one.
 
 Exists so that liveness is one idea: an output is alive as long as its *storage* is, whoever holds it (the user, a view,
 autograd).  Must not know torch: a storage is seen through a weak reference that the driver makes.
@@ -26,7 +26,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a tensor looks at its storage; ``offset`` counts elements."""
+    """A tensor's view of its storage; ``offset`` counts elements."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -35,10 +35,10 @@ class View:
 
 
 class Held(Protocol):
-    """A look at a storage that does not keep it."""
+    """A weak look at a storage, which does not keep it alive."""
 
     def alive(self) -> bool:
-        """Does anybody still hold the storage?"""
+        """True if anybody still holds the storage."""
 
 
 class Handed(Protocol):
@@ -57,15 +57,15 @@ class Handed(Protocol):
         """The slots that a caller still holds."""
 
     def forbid(self, slot: int, message: str) -> None:
-        """Make every later access to what is held of a slot raise ``message``; this ends the loan."""
+        """Makes every later access to what is held of a slot raise ``message``; this ends the loan."""
 
 
 class Lender(Protocol):
     """Whoever lends out pool memory and is told when it was still held at the time it was wanted back."""
 
     def found_held(self, slot: int, nbytes: int, by_itself: bool) -> bool:
-        """The output in ``slot`` was still held; ``by_itself`` if only the lender's own next call wanted its memory.
-        Will it be copied out from now on, for the first time?"""
+        """Hears that the output in ``slot`` was still held; ``by_itself`` if only the lender's own next call wanted its
+        memory.  True if it is copied out from now on, for the first time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,16 +78,17 @@ class Lent:
     slot: int
 
     def stood_in_the_way(self, by_itself: bool) -> bool:
-        """The memory was wanted while it was held.  Will it be copied out from now on, for the first time?"""
+        """Tells the lender that the memory was wanted while it was held; true if it is copied out from now on, for the
+        first time."""
         return self.lender.found_held(self.slot, self.block.nbytes, by_itself)
 
     def forbid(self, message: str) -> None:
-        """Take it back: whoever still holds it gets ``message`` when using it."""
+        """Takes the block back: whoever still holds it gets ``message`` when using it."""
         self.handed.forbid(self.slot, message)
 
 
 class Loans:
-    """All that one recording lends out at each replay."""
+    """Everything that one recording lends out at each replay."""
 
     __slots__ = ("all", "handed")
 
@@ -102,7 +103,7 @@ class Loans:
 
 
 def covers(protected: Mapping[int, int], block: Block) -> bool:
-    """Is ``block`` one of the ``protected`` ones (address to size)?
+    """True if ``block`` is one of the ``protected`` ones (address to size).
 
     Blocks are compared whole: a block inside or across protected ones is not something that an allocator state can
     give back to its owner.
@@ -117,7 +118,7 @@ class Ledger:
         self._out: list[Loans] = []
 
     def lend(self, loans: Loans) -> None:
-        """Take down new loans; nothing of what the same recording lent before is held any more."""
+        """Enters new loans; nothing of what the same recording lent before is held any more."""
         self._out.append(loans)
 
     def live(self) -> list[Lent]:
@@ -132,7 +133,7 @@ class Ledger:
         return live
 
     def clear(self) -> list[Lent]:
-        """Forget all loans and return those that are still held."""
+        """Forgets all loans and returns those that are still held."""
         live, self._out = self.live(), []
         return live
 
@@ -146,13 +147,13 @@ class CopyPolicy:
         self.copied: set[int] = set()
 
     def stood_in_the_way(self, index: int, nbytes: int) -> bool:
-        """Small things are copied at once; large ones are worth a few recordings first.  Is it to be copied from now
-        on, for the first time?"""
+        """Counts one more time: small things are copied at once, large ones are worth a few recordings first.  True if
+        it is copied from now on, for the first time."""
         times = self._times[index] = self._times.get(index, 0) + 1
         return (nbytes <= self._options.copy_below or times > self._options.branches) and self.copy(index)
 
     def copy(self, index: int) -> bool:
-        """It is copied from now on.  For the first time?"""
+        """Has it copied from now on; true the first time."""
         known = index in self.copied
         self.copied.add(index)
         return not known

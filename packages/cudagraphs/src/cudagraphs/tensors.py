@@ -1,4 +1,4 @@
-"""Tensors as a driver over torch knows them, whatever device they are on.
+"""Tensors as a driver over torch sees them, on whatever device.
 
 Must not know pools or graphs; ``cuda`` and ``emulated`` add those.
 """
@@ -21,7 +21,7 @@ _TENSORS = (Tensor, torch.nn.Parameter)
 
 
 class WeakStorage(StorageWeakRef):
-    """Made and asked at every replay, so it is no more than torch's own."""
+    """A weak look at a storage.  Made and asked at every replay, so it adds nothing to torch's own."""
 
     __slots__ = ()
 
@@ -102,7 +102,8 @@ class TorchTensors:
 
 
 def _is_memory(value: Any) -> bool:
-    """A subclass may have a mind of its own, and a pending conjugation or negation is not in the memory."""
+    """True for plain tensors: a subclass may have a mind of its own, and a pending conjugation or negation is not in
+    the memory."""
     return type(value) in _TENSORS and value.layout is torch.strided and not (value.is_conj() or value.is_neg())
 
 
@@ -124,7 +125,8 @@ def _told_apart(value: object) -> Hashable:
 
 
 def copier(destinations: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Any]:
-    """What copies sources to the destinations, those of one type in one launch; settled once, for every replay."""
+    """A function that copies sources to the destinations, those of one dtype in one launch; made once, for every
+    replay."""
     groups: dict[torch.dtype, list[int]] = {}
     for index, tensor in enumerate(destinations):
         groups.setdefault(tensor.dtype, []).append(index)
@@ -140,8 +142,9 @@ def copier(destinations: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Any]:
 
 
 def _copier_of(destinations: Sequence[Tensor], which: Sequence[int]) -> Callable[[Sequence[Tensor]], Any]:
-    """Copies those at ``which``, all of one type."""
+    """A function that copies those at ``which``, all of one dtype."""
     chosen = [dense(destinations[index]) for index in which]
+    # Decided here once: what is returned runs at every replay.
     if any(destinations[index] is not whole for index, whole in zip(which, chosen, strict=True)):
         return lambda sources: foreach_copy_(chosen, [dense(sources[index]) for index in which])
     if len(chosen) == 1:

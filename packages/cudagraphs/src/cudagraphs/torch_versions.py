@@ -1,4 +1,4 @@
-"""The table of torch's insides that recording and replaying stand on."""
+"""The table of torch's private names that recording and replaying depend on."""
 
 from __future__ import annotations
 

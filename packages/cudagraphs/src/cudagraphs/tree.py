@@ -18,7 +18,8 @@ from .storage import Lent
 
 
 class Obstacle(NamedTuple):
-    """Why none of a function's recordings may be replayed: inputs that moved, or loans that would be overwritten."""
+    """The reason why none of a function's recordings may be replayed: inputs that moved, or loans that would be
+    overwritten."""
 
     moved: Sequence[int] = ()
     in_the_way: Sequence[Lent] = ()
@@ -31,16 +32,16 @@ class Tree:
     recordings: list[Recording] = field(default_factory=list)
 
     def add(self, recording: Recording) -> None:
-        """A new leaf."""
+        """Adds a new leaf."""
         self.recordings.append(recording)
 
     def remove(self, recordings: Iterable[Recording]) -> None:
-        """Forget recordings that do not pay, or whose function is gone; their children stay."""
+        """Forgets recordings that do not pay, or whose function is gone; their children stay."""
         dropped = list(recordings)
         self.recordings = [kept for kept in self.recordings if kept not in dropped]
 
     def stands_alone(self, recordings: Sequence[Recording]) -> bool:
-        """Is nothing else recorded after these?"""
+        """True if nothing else is recorded after these."""
         return all(other in recordings or other.parent not in recordings for other in self.recordings)
 
     def children(self, parent: Recording | None) -> list[Recording]:
@@ -62,7 +63,7 @@ def choose(
 
 
 def obstacle(driver: Driver, candidates: Sequence[Recording], live: Sequence[Lent], inputs: list[object]) -> Obstacle:
-    """What kept the most promising of them from being replayed: loans in the way of one whose inputs lie right, or
+    """The obstacle of the most promising recording: loans in the way of one whose inputs have the right addresses, or
     the inputs that moved since the newest."""
     for recording in candidates:
         if recording.fits(inputs):

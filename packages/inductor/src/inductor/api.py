@@ -1,4 +1,4 @@
-"""``inductor.compile``: one FX graph in, something to call out."""
+"""``inductor.compile``: from one FX graph to a callable."""
 
 from __future__ import annotations
 
@@ -80,9 +80,11 @@ def _compile(gm: GraphModule, given: object, chosen: Options, tell: Callable[[st
         compiled = _uncompiled(name, gm, str(error))
     except InductorError:
         raise
+    # Not an error of ours: a graph that is not well-formed is the likely cause, and its message the more helpful one.
     except Exception as error:
         _check_form(name, gm, error)
         raise
+    # One from the cache was bound to its calling convention when it was taken up.
     if not compiled.report.from_cache:
         taken = taken_by(compiled.program)
         compiled.calling = calling_of(name, gm, taken)
@@ -92,11 +94,12 @@ def _compile(gm: GraphModule, given: object, chosen: Options, tell: Callable[[st
 
 
 def load(key: str, *, options: Options | Mapping[str, object] | None = None) -> CompiledGraph | None:
-    """Takes up from the cache what an earlier compilation, of this process or another, left under ``compiled.key``.
+    """A compiled graph from the cache, which an earlier compilation, of this process or another, left under
+    ``compiled.key``.
 
-    None where it is not there, is damaged, was made by other versions or for another processor, or calls an operator
-    that this process does not know: then the graph has to be compiled.  ``options`` say where the cache is; everything
-    else is as it was compiled.  Tensors that the graph held are copies made when it was stored.
+    None where it is absent, damaged, made by other versions or for another processor, or calls an operator that this
+    process does not know: then the graph has to be compiled.  ``options`` say where the cache is; everything else is as
+    it was compiled.  Tensors that the graph held are copies made when it was stored.
     """
     compiled = take_up(key, f"graph_{next(STATE.graph_numbers)}", Options.read(options))
     if compiled is not None:
@@ -113,6 +116,7 @@ def _made(work: pipeline.Work) -> CompiledGraph:
 
 
 def _kept(work: pipeline.Work) -> CompiledGraph:
+    """The graph taken up from the cache, or compiled and stored there."""
     gm, options = work.gm, work.options
     try:
         key = key_of_graph(gm, work.example_inputs, options)
@@ -123,6 +127,7 @@ def _kept(work: pipeline.Work) -> CompiledGraph:
         if work.tell is not None:
             work.tell("take up")
         return compiled
+    # The last stage's work is what the file is written from: the compiled graph itself no longer has it.
     last = work
 
     def observe(stage: pipeline.Stage, after: pipeline.Work) -> None:
@@ -140,7 +145,7 @@ def _without(compiled: CompiledGraph, reason: str) -> CompiledGraph:
 
 
 def _check_form(name: str, gm: GraphModule, error: Exception) -> None:
-    """Says of a graph that breaks the rules of graphs which one."""
+    """Raises ``NotAGraph`` with the complaint of the graph's own check, if it breaks the rules of FX graphs."""
     try:
         gm.graph.lint()
     except Exception as complaint:  # noqa: BLE001 - whatever the graph is, its own check says it best
@@ -148,7 +153,7 @@ def _check_form(name: str, gm: GraphModule, error: Exception) -> None:
 
 
 def _uncompiled(name: str, gm: GraphModule, reason: str) -> CompiledGraph:
-    """The graph as it came."""
+    """The graph as it was given, which runs operator by operator."""
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         try:

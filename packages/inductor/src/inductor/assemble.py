@@ -1,4 +1,4 @@
-"""A program to something that runs: kernels printed, built and loaded, the wrapper around them printed and bound."""
+"""Assembles a program into a callable: kernels printed, built and loaded, the wrapper around them printed and bound."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from inductor.toolchain import Library, build, machine, open_cache
 @dataclass(frozen=True, slots=True)
 class BuiltKernels:
     """The program's kernels, loaded: ``run`` makes a function of a plan, ``launchers`` launch those on GPUs, and
-    ``kernels`` is what a person may want to know.  ``libraries`` are those on the CPU, the runner's first."""
+    ``kernels`` describes them for people.  ``libraries`` are those on the CPU, the runner's first."""
 
     run: MakeRun
     launchers: dict[str, Callable[..., None]]
@@ -50,11 +50,14 @@ def print_kernels(program: Program, options: Options) -> PrintedProgram:
 def build_kernels(
     program: Program, printed: PrintedProgram, options: Options, tell: Callable[[str], None] | None = None
 ) -> BuiltKernels:
+    """Builds and loads the program's kernels; ``tell`` hears how many files are done."""
+
     def done(files: int, of: int) -> None:
         if tell is not None:
             tell(f"building {len(printed.printed)} kernels, {files} of {of} files")
 
     run, own, libraries = _load([unit.source for unit in printed.units], options, done)
+    # Kernels with equal text share one function: ``printed`` leads from each name to the kernel that stands for it.
     homes: dict[str, Library] = {}
     for unit, library in zip(printed.units, libraries, strict=True):
         homes.update((kernel.kernel.name, library) for kernel in unit.kernels)
@@ -88,7 +91,7 @@ def _origins(program: Program, name: str) -> tuple[str, ...]:
 def _load(
     sources: Sequence[str], options: Options, done: Callable[[int, int], None] | None = None
 ) -> tuple[MakeRun, list[Library], list[Library]]:
-    """What makes functions of the kernels of some sources, its own library, and theirs."""
+    """A factory of runs over the kernels of some sources, its own library, and the libraries of the sources."""
     if not sources:
         return _nothing_to_run, [], []
     own, *libraries = build([runner.source(), *sources], options, done)
@@ -96,11 +99,12 @@ def _load(
 
 
 def run_from(libraries: Sequence[Library]) -> MakeRun:
-    """What makes functions of the kernels of libraries that were built before, the runner's own the first of them."""
+    """A factory of runs over libraries that were built before, the runner's own the first of them."""
     return runner.Runner(libraries[0], libraries[1:]) if libraries else _nothing_to_run
 
 
 def _nothing_to_run(name: str, plan: Plan) -> Callable[..., bool]:
+    """The factory of runs of a program without kernels on the CPU."""
     raise KeyError(name)
 
 
@@ -132,6 +136,7 @@ def finish(
 ) -> CompiledGraph:
     """The wrapper's function, with its report; ``graph`` is what the program was made from."""
     call = bound(program.name, wrapper.source, wrapper.namespace)
+    # A call without a reason is the library's on purpose; one with a reason lacks a lowering.
     calls = [step for step in program.steps if isinstance(step, Call)]
     report = Report(
         kernels=built.kernels,
@@ -146,7 +151,7 @@ def finish(
 
 
 def bound(name: str, source: str, namespace: Mapping[str, object]) -> Boxed:
-    """The function of a wrapper's source, which stands in tracebacks."""
+    """The function of a wrapper's source.  The source is registered with ``linecache``, so that tracebacks show it."""
     own: dict[str, Any] = dict(namespace)
     file = f"<generated: inductor {name} {id(own)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
@@ -156,7 +161,7 @@ def bound(name: str, source: str, namespace: Mapping[str, object]) -> Boxed:
 
 
 def _bytes_moved(program: Program) -> int:
-    """What one call of every kernel reads and writes; an argument whose size is not known counts nothing."""
+    """The bytes that one call of every kernel reads and writes; an argument whose size is not known counts nothing."""
     arguments = [argument for step in program.steps if isinstance(step, Launch) for argument in step.kernel.arguments]
     sizes = ((argument.numel.as_int() or 0) * argument.dtype.itemsize for argument in arguments)
     return sum(size * (2 if argument.role == "inout" else 1) for size, argument in zip(sizes, arguments, strict=True))
@@ -165,7 +170,7 @@ def _bytes_moved(program: Program) -> int:
 def build_program(
     program: Program, constants: Mapping[str, torch.Tensor] | None = None, options: Options | None = None
 ) -> CompiledGraph:
-    """Everything at once, for programs written by hand."""
+    """Builds a program in one step, for programs written by hand."""
     options = options or Options()
     program = lay_out(program, options)
     printed = print_kernels(program, options)

@@ -1,4 +1,4 @@
-"""Built kernels, and compiled graphs, on disk, found by what they were built from.
+"""The cache on disk: built kernels and compiled graphs, found by a digest of what they were built from.
 
 An entry is a shared library followed by a digest of itself, beside the source it was built from.  It appears by a
 rename, so it is whole or absent however many processes write at once; one that was damaged later is recognised and
@@ -28,8 +28,10 @@ _ABANDONED = 24 * 3600
 """Seconds after which a folder that was built in belongs to a process that died."""
 _ENTRY = re.compile(r"[0-9a-f]{40}\.(so|cpp|py|cubin|shape|tiling|graph|frame|later)")
 _PROBE = 1 << 18
+"""The bytes written to find out whether there is room: about as many as a kernel has."""
 _ROOM = 1 / 8
-"""That part of the limit is free after old entries went: each look at a full folder is paid for by many entries."""
+"""The part of the limit that is free after old entries were removed: a look at a full folder is paid for by many new
+entries."""
 
 
 def key_of(parts: Iterable[str]) -> str:
@@ -53,7 +55,8 @@ def cached_files(folder: Path) -> Iterator[Path]:
 
 
 def remove_cached_files(folder: Path) -> None:
-    """Processes that run keep what they have loaded; the next ones build anew."""
+    """Removes every file that caches in this folder wrote.  Running processes keep what they have loaded; the next ones
+    build anew."""
     for path in cached_files(folder):
         with contextlib.suppress(FileNotFoundError):  # another process removed it first
             path.unlink()
@@ -64,7 +67,7 @@ def remove_cached_files(folder: Path) -> None:
 
 class Cache:
     """A folder of entries, private to this user.  Where it cannot be written to, as on a full disk, a ``spare`` one
-    takes what it should have kept, and ``told`` is told why."""
+    keeps the entries, and ``told`` gets the reason."""
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class Cache:
         _make_private(self.folder)
 
     def find(self, key: str) -> Path | None:
-        """The library's path if a whole one is there."""
+        """The path of the library with this key, if there is a whole one."""
         path = self.folder / f"{key}.so"
         try:
             data = path.read_bytes()
@@ -122,7 +125,7 @@ class Cache:
         return target
 
     def has_room(self) -> bool:
-        """Whether something as large as kernels are can be written."""
+        """True if a file as large as kernels are can be written."""
         try:
             with tempfile.TemporaryFile(dir=self.folder) as file:
                 file.write(bytes(_PROBE))
@@ -147,7 +150,7 @@ class Cache:
         return path
 
     def _instead(self, error: OSError | CacheError) -> Cache:
-        """Who keeps what this one cannot."""
+        """The cache that keeps what this one cannot; raises where there is none."""
         if isinstance(error, OSError):
             text = f"cannot keep a kernel in {self.folder}: {error.strerror}"
             error = CacheError(text)
@@ -158,7 +161,8 @@ class Cache:
         return self._instead_of_this
 
     def find_data(self, name: str) -> bytes | None:
-        """What was kept under a name that depends on everything it was made from, if it is there and whole."""
+        """The bytes kept under a name, which must be a digest of everything they were made from; None if they are
+        absent or damaged."""
         path = self.folder / name
         try:
             data = path.read_bytes()
@@ -173,7 +177,7 @@ class Cache:
         return data[:-_DIGEST_SIZE]
 
     def keep_data(self, name: str, data: bytes) -> None:
-        """Keeps bytes that are loaded, not opened by others, as shared libraries are."""
+        """Keeps bytes that this package reads itself, unlike libraries, which the loader opens."""
         try:
             with self.scratch() as scratch:
                 fresh = Path(scratch) / name
@@ -212,7 +216,7 @@ class Cache:
         return True
 
     def _grown(self, size: int, keeping: str) -> None:
-        """Counts what was kept, and looks through the folder where it may be too full, and once a day."""
+        """Counts a new entry; removes old ones where the folder may be too full, and at least once a day."""
         counted_at, held = _read_tally(self.tally)
         held += size
         if held > self.limit_bytes or not 0 <= time.time() - counted_at < _ABANDONED:
@@ -224,7 +228,7 @@ class Cache:
             self.tally.write_text(f"{counted_at} {held}\n", encoding="utf-8")
 
     def _evict(self, keeping: str) -> int:
-        """Removes the entries unused for longest where there are too many; gives how many bytes are left."""
+        """Removes the entries unused for longest where there are too many; returns the bytes that are left."""
         entries = []
         with os.scandir(self.folder) as found:
             for entry in found:
@@ -237,6 +241,7 @@ class Cache:
         held = sum(size for _, size, _ in entries)
         if held <= self.limit_bytes:
             return held
+        # By the time of last use, which ``_touch`` sets; every file of the entry just made stays.
         for _, size, entry in sorted(entries, key=lambda item: item[0]):
             if held <= self.limit_bytes * (1 - _ROOM):
                 break
@@ -247,7 +252,7 @@ class Cache:
 
 
 def _read_tally(path: Path) -> tuple[int, int]:
-    """When the folder was last looked through, and about how many bytes are in it: processes may miss each other's."""
+    """The time when the folder was last looked through, and about the bytes in it: processes may miss each other's."""
     try:
         counted_at, held = path.read_text(encoding="utf-8").split()
         return int(counted_at), int(held)
@@ -269,7 +274,8 @@ def _make_private(folder: Path) -> None:
 
 
 def _close(folder: Path) -> None:
-    """Nobody else may write to it any more; a folder with other things in it is not ours to close."""
+    """Takes other users' permission to write away; refuses a folder with other things in it, which is not ours to
+    change."""
     others = f"others may write to the kernel cache {folder}, so it is not used"
     if any(_is_foreign(path.name) for path in folder.iterdir()):
         raise CacheError(f"{others}: close it with chmod go-w, or let COMPILE_API_CACHE name another folder")
@@ -280,6 +286,7 @@ def _close(folder: Path) -> None:
 
 
 def _is_foreign(name: str) -> bool:
+    """True for a name that caches do not write."""
     known = name in (_KERNELS, _TALLY) or name.startswith(_BUILDING) or _ENTRY.fullmatch(name)
     return not known
 

@@ -1,7 +1,7 @@
-"""How a compiled graph is called: a value for each input, each of its kind; anything else is told in a sentence.
+"""The calling convention of a compiled graph: one value of the right kind for each input, and messages for wrong calls.
 
-The generated function looks at sizes, strides, dtypes and devices itself; here is what would make it fail without a
-word of help, or compute something else in silence.
+The generated function checks sizes, strides, dtypes and devices itself.  This module catches what would make it fail
+without a helpful message, or silently compute something else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Boxed = Callable[[list[Any]], tuple[Any, ...]]
 
 NUMBERS = (bool, int, float, complex)
 CONSTANTS = (*NUMBERS, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
-"""What an input can be beside a tensor: where such a graph is traced again, its value is part of the result."""
+"""The types of inputs that are no tensors.  A graph that is traced again has their values built in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Calling:
         return [*inputs, *self.defaults[-missing:]] if 0 < missing <= len(self.defaults) else [*inputs]
 
     def check(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
-        """Raises where the call cannot be right."""
+        """Raises ``BadCall`` or ``BadInput`` where the call cannot be right."""
         if named:
             raise BadCall(f"{self} takes its inputs by position, and got {', '.join(named)} by name")
         if len(inputs) != len(self.names):
@@ -60,6 +60,7 @@ class Calling:
         for position in self.integers:
             if not is_integer(inputs[position]):
                 raise BadCall(f"input {self.names[position]} of {self} is {kind(inputs[position])}; give an integer")
+        # Silently without gradients would be worse than an error: the result could not be told from a constant.
         if torch.is_grad_enabled():
             for position in self.tensors:
                 if inputs[position].requires_grad:
@@ -73,7 +74,8 @@ class Calling:
             self._refuse_shared(inputs)
 
     def _refuse_shared(self, inputs: Sequence[object]) -> None:
-        """Kernels take an input that they write for themselves."""
+        """Raises where an input that the graph writes shares memory with another one: kernels are compiled as if they
+        were apart."""
         spans = {position: span(inputs[position]) for position in self.tensors}
         for position in self.written:
             for other, (start, stop) in spans.items():
@@ -93,7 +95,8 @@ class Calling:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a program takes, by position: tensors, integers, what it does not look at; and which tensors it writes."""
+    """The inputs that a program uses, by position: its tensors, its integers, those it does not look at, and the
+    tensors that it writes."""
 
     tensors: tuple[int, ...] = ()
     integers: tuple[int, ...] = ()
@@ -102,7 +105,7 @@ class Taken:
 
 
 def taken_by(program: Program | None) -> Taken:
-    """What a program takes; without one the graph itself knows."""
+    """The inputs that a program uses; nothing is known of a graph without one, which runs operator by operator."""
     if program is None:
         return Taken()
     given, written = tuple(enumerate(program.inputs)), _written(program)
@@ -115,7 +118,7 @@ def taken_by(program: Program | None) -> Taken:
 
 
 def calling_of(name: str, gm: GraphModule, taken: Taken) -> Calling:
-    """How the compiled form of ``gm`` is called."""
+    """The calling convention of the compiled form of ``gm``."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     return Calling(
         name,
@@ -124,6 +127,7 @@ def calling_of(name: str, gm: GraphModule, taken: Taken) -> Calling:
         taken.integers,
         _held(gm),
         taken.written,
+        # A placeholder's only argument is its default value.
         tuple(node.args[0] for node in placeholders if node.args),
     )
 
@@ -157,7 +161,7 @@ def _held(gm: GraphModule) -> tuple[str, ...]:
 
 
 def span(tensor: torch.Tensor) -> tuple[int, int]:
-    """From where to where its elements lie."""
+    """The addresses at which the memory of a tensor begins and ends; (0, 0) where it has none that can be shared."""
     if not tensor.numel() or tensor.device.type == "meta" or tensor.layout is not torch.strided:
         return 0, 0
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
@@ -165,8 +169,8 @@ def span(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def check_list(given: object, graph: str, count: int) -> None:
-    """Raises where `.call` of a graph could not take its inputs from what it was given.  A tuple of them will do: it
-    just cannot be emptied."""
+    """Raises ``BadCall`` for an argument of ``.call`` that is no list of ``count`` inputs.  A tuple will do, though it
+    cannot be emptied."""
     if isinstance(given, tuple) and len(given) == count:
         return
     text = f"{graph}.call takes a list of {count} input{'' if count == 1 else 's'} and got"
@@ -184,7 +188,7 @@ Fixed: TypeAlias = tuple[tuple[int, str, object], ...]
 
 
 def fixed_in(gm: GraphModule, examples: Sequence[object], taken: Taken) -> Fixed:
-    """The inputs of a graph that was traced again with plain values, which are part of it since."""
+    """The inputs whose values became part of the graph because it was traced again with plain values."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     given = ((at, placeholders[at], examples[at]) for at in taken.nothing)
     return tuple((at, str(node.name), value) for at, node, value in given if _is_read(node) and _is_constant(value))
@@ -195,7 +199,7 @@ def _is_constant(value: object) -> bool:
 
 
 def with_constants(call: Boxed, fixed: Fixed) -> Boxed:
-    """``call``, which refuses other values than those that are part of the graph."""
+    """``call``, which raises for values other than those that are part of the graph."""
     if not fixed:
         return call
 
@@ -215,10 +219,14 @@ def with_constants(call: Boxed, fixed: Fixed) -> Boxed:
 
 
 def _is_read(node: Node) -> bool:
+    """True for an input that has users and no ``val`` of a tracer: the graph was traced again with its example's
+    value."""
     return bool(node.users) and "val" not in node.meta
 
 
 def _same(value: object, expected: object) -> bool:
+    """True if a value equals the one compiled for, with its type; floats by their text, as NaN equals itself there and
+    -0.0 is not 0.0."""
     if type(value) is not type(expected):
         return False
     return repr(value) == repr(expected) if isinstance(expected, float | complex) else bool(value == expected)
@@ -229,7 +237,7 @@ def is_integer(value: object) -> bool:
 
 
 def kind(value: Any) -> str:
-    """What a value is, in the words of a message."""
+    """The description of a value in the words of a message."""
     if value is None:
         return "None"
     if isinstance(value, NUMBERS):

@@ -1,4 +1,4 @@
-"""The result of compiling: something to call, with its report."""
+"""The result of compiling: a callable graph with its report."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class CompiledGraph:
 
     @property
     def program(self) -> Program | None:
-        """What is done at each call; None where the graph runs operator by operator.  That of a graph which was
-        taken up from the cache is read when it is first asked for."""
+        """The steps of each call; None where the graph runs operator by operator.  For a graph taken up from the cache
+        they are read when first asked for."""
         if self._program is not None and not isinstance(self._program, Program):
             self._program = self._program()
         return self._program
 
     @property
     def program_text(self) -> str:
-        """What is done at each call, as text; empty where the graph runs operator by operator."""
+        """The steps of each call as text; empty where the graph runs operator by operator."""
         return "" if self.program is None else program_text(self.program)
 
     @property
@@ -77,6 +77,7 @@ class CompiledGraph:
         return self.call(given)
 
     def _tell(self, calling: Calling) -> None:
+        """Warns, once, that parameters within the graph get no gradients."""
         self._told = True
         warnings.warn(
             f"{calling} holds parameters that require grad ({', '.join(calling.held)}), and a compiled graph computes "
@@ -104,7 +105,7 @@ class CompiledGraph:
 
 
 def _buffers_made(program: Program) -> Iterator[Buffer]:
-    """One for each allocation, and for each result that a library call brings along."""
+    """The buffers that a program allocates or gets from library calls."""
     for step in program.steps:
         if isinstance(step, Allocate):
             yield step.buffer

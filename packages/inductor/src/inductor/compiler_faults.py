@@ -24,6 +24,7 @@ class Fault:
     mended: Mapping[int, int]
 
     def is_in(self, version: Version) -> bool:
+        """True if this version has the fault; major versions older than all listed ones have it, newer ones do not."""
         major, minor = version
         return major <= max(self.mended) and minor < self.mended.get(major, minor + 1)
 
@@ -36,14 +37,14 @@ FAULTS = (
 
 
 def flags_against_faults(command: Sequence[str]) -> tuple[str, ...]:
-    """What to add to the command of this compiler."""
+    """The flags to add to the command of this compiler."""
     version = _version_of_gcc(tuple(command))
     return tuple(flag for fault in FAULTS if version and fault.is_in(version) for flag in fault.flags)
 
 
 @cache
 def _version_of_gcc(command: tuple[str, ...]) -> Version | None:
-    """The version that the preprocessor tells; none of other compilers, and of one that does not answer."""
+    """The version of GCC, as its preprocessor says; None for other compilers and one that does not answer."""
     try:
         asked = subprocess.run(
             [*command, "-dM", "-E", "-x", "c++", "-"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60

@@ -1,6 +1,8 @@
-"""What a compiled graph works without: its kernels, the cache on disk, the files of its trace.
+"""Complaints: the things that a compiled graph has to do without, such as its kernels, the cache on disk or the files
+of its trace.
 
-A warning for who calls this package; who compiles for others may hear of it instead, and tell them as it sees fit.
+They are warnings for a user of this package.  A compiler on top of it may listen instead, and report them in its own
+way.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from inductor.state import STATE
 
 @contextmanager
 def complaints_heard(listener: Callable[[str], None]) -> Iterator[None]:
+    """Has ``listener`` hear the complaints of this context, instead of warnings."""
     before = STATE.hears_complaints.set(listener)
     try:
         yield
@@ -22,6 +25,7 @@ def complaints_heard(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def complain(text: str, *, stacklevel: int = 1) -> None:
+    """Tells the listener, or warns where there is none."""
     listener = STATE.hears_complaints.get()
     if listener is not None:
         listener(text)

@@ -12,24 +12,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What holds for every target.  Costs of values are counted in additions; a load is one."""
+    """The costs and limits of every target.  Costs of values are counted in additions; a load is one."""
 
     shared: int = 4
     """A value with several users is computed in each of them if it costs no more (additions; a load is one)."""
     largest_tree: int = 80
     """An expression that costs more is given memory, so that trees stay small whatever the graph."""
     most_reads: int = 16
-    """So does one that reads more elements."""
+    """An expression that reads more elements is given memory, too."""
     most_waiting: int = 1 << 20
     """Bytes of a sum's terms, results of calls, that may wait for the last: ``python -m benchmarks.memory``."""
     window_written_out: int = 25
     """Windows of pools of up to so many elements are written out; larger ones are loops."""
     most_taps: int = 25
-    """Elements that one of a result of interpolation may be made of; what takes more is torch's."""
+    """Input elements that make one element of an interpolation; one made of more is left to torch's kernel."""
     plain_read: int = 2
-    """What costs no more, a load and its widening, is read again for every window that it lies in."""
+    """A value that costs no more, a load and its widening, is read again for every window that it lies in."""
     picked_inline: int = 4
-    """What positions pick from is computed where it is picked if it costs no more, or as few are picked as it costs."""
+    """A gathered value is computed where it is picked if it costs no more, or as few are picked as it costs."""
     inline_parts: int = 4
     """Up to so many parts of a ``cat`` are chosen between where they are used; more are written into memory."""
     gradient_reads: int = 4
@@ -37,9 +37,9 @@ class Costs:
     longest_inlined: int = 60
     """A value that costs more keeps its name: trees stay readable, and shallow enough for recursion."""
     worth_a_name: int = 2
-    """What costs less is clearer where it stands than under a name."""
+    """A subexpression that costs less is clearer where it stands than under a name."""
     worth_moving: int = 4
-    """What costs less is as well computed where it is read as before the loop."""
+    """A value that costs less is as well computed where it is read as before the loop."""
     most_candidates: int = 6
     """Nests that fusion tries to merge with one: keeps compile time from growing with the square of the graph."""
     recent_readers: int = 4
@@ -55,12 +55,12 @@ class Costs:
     small_work: int = 1 << 15
     """Elements that are done before anybody would notice: a launch's worth on a GPU, one thread's on a CPU."""
     likely_size: int = 1 << 13
-    """What a size known only at run time is taken for."""
+    """The value that a size known only at run time is assumed to have in estimates."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuCosts:
-    """What holds for CPUs."""
+    """The costs and limits of CPUs."""
 
     parallel_work: int = 65536
     """Below so many instructions (about 20 µs) waking threads costs more than it brings."""
@@ -108,10 +108,11 @@ class CpuCosts:
 
 @dataclass(frozen=True, slots=True)
 class GpuCosts:
-    """What holds for GPUs."""
+    """The costs and limits of GPUs."""
 
     cheap: int = 24
-    """What takes no more bytes to compute again than to read is computed again up to this cost: memory counts."""
+    """A value that takes no more bytes to compute again than to read is computed again up to this cost: memory traffic
+    counts."""
     large_table: int = 1 << 22
     """Gradients of tables of fewer elements are written as fast as kernels are started."""
     programs: int = 512
@@ -151,7 +152,7 @@ class GpuCosts:
     smallest_tried: int = 256
     """Elements of the smallest."""
     cheap_factor: int = 24
-    """What costs more is not computed again for every block of the other factor of a product."""
+    """A value that costs more is not computed again for every block of the other factor of a product."""
     largest_member: int = 1 << 22
     """A kernel of more elements runs so long that nobody sees its start."""
     most_arguments: int = 440
@@ -161,15 +162,15 @@ class GpuCosts:
     step: int = 16
     """Elements that come in multiples of this are read side by side."""
     shared_bytes: int = 220 << 10
-    """What a program may hold of the factors of a product: an H100 or H200 gives it 227 KiB."""
+    """Shared memory that a program may hold of the factors of a product: an H100 or H200 gives it 227 KiB."""
     splits: tuple[int, ...] = (2, 4, 8)
-    """Into how many parts tuning tries to split the sums of a product (split-K)."""
+    """The numbers of parts into which tuning tries to split the sums of a product (split-K)."""
     shortest_sum: int = 256
     """Sums are not split into parts shorter than this."""
     smallest_tuned: int = 1 << 16
     """Kernels that touch fewer bytes take as long as a launch, whatever their shape."""
     tuning_turns: int = 7
-    """How often tuning times each candidate, in turns: the median counts."""
+    """The number of times that tuning times each candidate, in turns: the median counts."""
     tuning_launches: int = 20
     """Launches that are timed together: the clock of a device ticks in half microseconds."""
     cache_bytes: int = 64 << 20

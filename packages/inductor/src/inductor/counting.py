@@ -1,4 +1,4 @@
-"""Counts of what compiling has come to in this process, over all graphs, for tests and for people who tune.
+"""Counts over all graphs that this process has compiled, for tests and for people who tune.
 
 ``inductor.metrics`` is the one ``Metrics`` there is; a graph's own numbers are in its report.
 """
@@ -13,9 +13,12 @@ from inductor.report import Report
 
 @dataclass(slots=True)
 class Metrics:
-    """``kernels`` are those that graphs run, ``kernels_from_cache`` the ones that were not built; ``nests`` are the
-    values that needed a loop before fusion, ``fused_nests`` those that share a kernel with another one.  ``bytes`` is
-    what all kernels read and write in one call, as far as sizes are known."""
+    """Totals over all graphs that this process compiled.
+
+    ``kernels`` are those that graphs run, ``kernels_from_cache`` the ones that were not built; ``nests`` are the values
+    that needed a loop before fusion, ``fused_nests`` those that share a kernel with another one.  ``bytes`` is the
+    memory that all kernels read and write in one call, as far as sizes are known.
+    """
 
     graphs: int = 0
     failures: int = 0
@@ -31,6 +34,7 @@ class Metrics:
 
     def reset(self) -> None:
         """Everything back to zero."""
+        # Graphs are compiled by several threads at once.
         with self._lock:
             for name in _COUNTERS:
                 setattr(self, name, 0)

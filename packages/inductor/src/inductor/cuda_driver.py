@@ -22,7 +22,7 @@ _MAX_DYNAMIC_SHARED = 8
 _SHARED_WITHOUT_ASKING = 48 << 10
 _LANES = 32
 _HIDDEN = 2
-"""Triton's kernels end with two pointers to scratch memory; ours use none, and get null."""
+"""The pointers to scratch memory that Triton's kernels take last; ours use none, and get null."""
 
 
 class DriverError(RuntimeError):
@@ -31,8 +31,8 @@ class DriverError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a kernel takes, in this order: pointers, numbers of any type, and integers of 64 bits.  Of a number a launch
-    is given the address on the host, from where the driver copies it at once."""
+    """The parameters of a kernel, in this order: pointers, numbers of any type, and integers of 64 bits.  Of a number a
+    launch is given the address on the host, from where the driver copies it at once."""
 
     pointers: int
     numbers: int = 0
@@ -45,8 +45,8 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A kernel on a device.  ``launch`` and ``enter`` are the
-    addresses of the driver's own functions, for launchers that are not Python."""
+    """A kernel on a device. ``launch`` and ``enter`` are the addresses of the driver's own functions, for launchers
+    that are not Python."""
 
     address: int | None
     threads: int
@@ -62,6 +62,7 @@ def load(code: bytes, entry: str, warps: int, shared: int, parameters: Parameter
     driver = _driver()
     function, module = ctypes.c_void_p(), ctypes.c_void_p()
     context = _context(device)
+    # Pushed and popped, so that the thread's current device stays what it was.
     _check(driver.cuCtxPushCurrent_v2(context), "enter a device's context")
     try:
         _check(driver.cuModuleLoadData(ctypes.byref(module), code), f"load {entry}")
@@ -75,8 +76,8 @@ def load(code: bytes, entry: str, warps: int, shared: int, parameters: Parameter
 
 
 def starter(function: Function) -> Start:
-    """Starts a kernel through ctypes.  Arrays are made for each launch: another thread may launch the same kernel
-    meanwhile."""
+    """A function that launches a kernel through ctypes.  It makes its arrays for each launch: another thread may launch
+    the same kernel meanwhile."""
     taken = function.parameters
     total = taken.total + _HIDDEN
     numbers = slice(taken.pointers, taken.pointers + taken.numbers)
@@ -100,7 +101,7 @@ def starter(function: Function) -> Start:
 
 
 def fail(status: int, action: str) -> None:
-    """Raises what the driver's status means."""
+    """Raises a ``DriverError`` with the driver's text for the status."""
     text = ctypes.c_char_p()
     _driver().cuGetErrorString(status, ctypes.byref(text))
     raise DriverError(f"cannot {action}: {(text.value or b'unknown error').decode()} ({status})")

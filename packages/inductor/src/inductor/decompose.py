@@ -1,4 +1,4 @@
-"""Graphs from anywhere made into graphs the lowerings understand: ATen operators, functional, with sizes known.
+"""Preparation of graphs from anywhere for the lowerings: ATen operators, functional, with sizes known.
 
 A graph that is so already passes untouched.  Any other (torch functions, modules, in-place operators, operators that
 are better taken apart) is traced again on fake tensors, without gradients.
@@ -65,7 +65,7 @@ TAKEN_APART = (
 
 
 def decompositions() -> dict[OpOverload, Callable[..., Any]]:
-    """What a tracer should take apart before it hands us a graph."""
+    """The decompositions that a tracer should apply before it hands over a graph."""
     from inductor.torch_versions import decomposition_table
 
     INSIDES.require_essentials()
@@ -79,13 +79,14 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
         and overload not in LIBRARY
         and not schema_of(overload).is_mutable
     }
+    # Ours come last, so that they replace torch's.
     return {overload: _where_right(overload, function) for overload, function in {**table, **_OWN}.items()}
 
 
 def _unscaled(
     gradients: Sequence[torch.Tensor], found: torch.Tensor, scale: torch.Tensor
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """What a gradient scaler does to gradients: scales them, and tells whether one of them is infinite or no number."""
+    """The work of a gradient scaler: the gradients scaled, and whether one of them is infinite or NaN."""
     scaled = []
     for gradient in gradients:
         found = torch.where(gradient.isfinite().all(), found, torch.ones_like(found))
@@ -95,8 +96,8 @@ def _unscaled(
 
 
 def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
-    """Taken apart although there is a lowering: what a gradient needs of it can then be computed again from ``x`` and
-    two numbers per row, where the result would have to be kept."""
+    """Log-softmax, taken apart although there is a lowering: a gradient can then recompute it from ``x`` and two
+    numbers per row, where the result would have to be saved."""
     if not x.numel():
         return NotImplemented
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -106,7 +107,8 @@ def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
 
 
 def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: object) -> Any:
-    """Torch's kernels count from the end where a position is negative; its decomposition refuses that."""
+    """``index_fill`` with negative positions counted from the end, as torch's kernels do; its decomposition refuses
+    them."""
     from inductor.torch_versions import decomposition_table
 
     if x.ndim:
@@ -123,10 +125,11 @@ def _picked_alone(
     ignore: int,
     total: torch.Tensor,
 ) -> torch.Tensor:
-    """Only the class that was asked for gets a gradient; torch's decomposition multiplies that of all by zeros, which
-    makes NaN of what is infinite."""
+    """The gradient of ``nll_loss`` for the target class alone; torch's decomposition multiplies that of all classes by
+    zeros, which makes NaN of infinities."""
     dim = 0 if x.ndim < 2 else 1
     target = (target[0] if x.ndim == 1 and target.ndim else target).unsqueeze(dim)
+    # Where the target is ignored there is no class to pick: class 0 stands in, with a gradient of 0.
     counts = target != ignore
     row = grad / total if reduction == 1 else grad
     row = row.unsqueeze(dim) if x.ndim > row.ndim > 0 else row
@@ -138,7 +141,8 @@ def _picked_alone(
 
 
 def _soft_margin_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> Any:
-    """As torch's kernel; ``sigmoid(x) - 1`` of its decomposition is nothing but rounding where the margin is large."""
+    """The gradient of ``soft_margin_loss`` by the formula of torch's kernel; ``sigmoid(x) - 1``, that of its
+    decomposition, loses all digits where the margin is large."""
     if not x.numel():
         return NotImplemented
     odds = (-target * x).exp()
@@ -202,11 +206,12 @@ _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
         lambda start, end, *_, dtype=None, **__: _is_plain_range(start, end, dtype or torch.get_default_dtype()),
     ),
 }
-"""Where torch's decompositions give eager's results, if not for all arguments."""
+"""The arguments for which torch's decompositions give eager's results, for those that do not always."""
 
 
 def _is_plain_range(start: Any, end: Any, dtype: torch.dtype) -> bool:
-    """Whether torch's kernel refuses neither end, and steps between them are finite; a tensor's end is unknown."""
+    """True if torch's kernel refuses neither end and the steps between them are finite; the end in a tensor is
+    unknown."""
     if not dtype.is_floating_point or isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor):
         return False
     largest = _largest(dtype)
@@ -214,14 +219,15 @@ def _is_plain_range(start: Any, end: Any, dtype: torch.dtype) -> bool:
 
 
 def _spreads_over(x: torch.Tensor, like: torch.Tensor) -> bool:
-    """Whether it can be broadcast to the other's size."""
+    """True if ``x`` can be broadcast to the size of ``like``."""
     if x.ndim > like.ndim:
         return False
     return all(size == 1 or size == wanted for size, wanted in zip(x.shape[::-1], like.shape[::-1], strict=False))
 
 
 def _where_right(overload: OpOverload, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition, for what torch's kernel computes and as it does; elsewhere the operator stays what it is."""
+    """The decomposition for the arguments that torch's kernel computes and where it gives eager's results; for others
+    the operator stays whole."""
     right = _RIGHT.get(overload, lambda *_, **__: True)
 
     def decomposed(*args: object, **kwargs: object) -> Any:
@@ -244,15 +250,20 @@ def prepare(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
 
 
 def _traced(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
+    """The graph traced again on fake tensors into functional ATen operators."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     seen = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
+    # What an earlier tracer saw is better than examples: symbolic sizes stay symbolic.
     values = list(example_inputs) if any(value is None for value in seen) else seen
     mode = _mode_of(values)
     fakes = [_fake(mode, value) for value in values]
+    # A graph may hold constants that are real tensors: the mode makes fake tensors of them.
     allowed, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
     try:
         with STATE.tracer, torch.no_grad(), mode, _symbols_of_its_own(mode.shape_env):
+            # Writes through views become new values first; functionalization sees the operators before decompositions
+            # do.
             return make_fx(_functional(gm), decomposition_table=decompositions())(*fakes)
     except Exception as error:  # the graph's own, or one of the tracer's: running it tells
         raise UnsupportedGraph(_failure(gm, values, error)) from error
@@ -262,8 +273,9 @@ def _traced(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
 
 @contextlib.contextmanager
 def _symbols_of_its_own(env: object) -> Iterator[None]:
-    """Sizes that only data tells wait at their tracer until an operator's results show them.  Those that another trace
-    left waiting would be looked for in the first results of this one."""
+    """Keeps this trace from taking up data-dependent sizes of another.  The tracer holds such a size until an
+    operator's results show it; those that another trace left waiting would be looked for in the first results of this
+    one."""
     waiting: list[object] = getattr(env, "pending_fresh_unbacked_symbols", [])
     before = [*waiting]
     waiting.clear()
@@ -274,7 +286,7 @@ def _symbols_of_its_own(env: object) -> Iterator[None]:
 
 
 def _failure(gm: GraphModule, values: Sequence[object], error: Exception) -> str:
-    """Where tracing ended, in the graph's own Python, and on what."""
+    """The message for a graph that cannot be traced: the line of its own code, the inputs, and the error."""
     line, trace = "", error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code is gm.forward.__code__:
@@ -293,7 +305,8 @@ def _seen(value: object) -> str:
 
 
 def _refuse_shared(gm: GraphModule, example_inputs: Sequence[object]) -> None:
-    """Raises where an input that the graph writes to shares memory with another: kernels take each for itself."""
+    """Raises where an input that the graph writes shares memory with another: kernels are compiled as if they were
+    apart."""
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     written = {node.args[0] for node in gm.graph.nodes if node.op == "call_function" and _writes_input(node)}
     if not written:
@@ -303,6 +316,8 @@ def _refuse_shared(gm: GraphModule, example_inputs: Sequence[object]) -> None:
         for number, (node, value) in enumerate(zip(placeholders, example_inputs, strict=False))
         if isinstance(value, torch.Tensor) and not hasattr(value, "fake_mode")
     ]
+    # One sweep over the spans in the order of their addresses: an overlap is with the span that reaches furthest so
+    # far.
     end, last, any_written = 0, -1, False
     for start, stop, number, is_written in sorted(spans):
         shared = start < min(end, stop)
@@ -342,6 +357,7 @@ def _is_ready(node: Node) -> bool:
         return False
     if node.target is operator.getitem:
         return isinstance(node.args[1], int) and not isinstance(node.args[0].meta.get("val"), torch.Tensor)
+    # Arithmetic on symbolic sizes, which the tracer has done.
     if not isinstance(node.target, OpOverload):
         return "val" in node.meta and isinstance(node.meta["val"], torch.SymInt | torch.SymFloat | torch.SymBool)
     if node.target.namespace == "aten" and schema_of(node.target).is_mutable:
@@ -356,7 +372,7 @@ def _is_ready(node: Node) -> bool:
 
 
 def _writes_input(node: Node) -> bool:
-    """``copy_`` into a graph input is how functional graphs say that it is changed."""
+    """True for a ``copy_`` into a graph input, by which functional graphs say that it is changed."""
     if node.target is not aten.copy_.default:
         return False
     target = node.args[0]
@@ -364,6 +380,7 @@ def _writes_input(node: Node) -> bool:
 
 
 def _is_composite(overload: OpOverload) -> bool:
+    """True if the operator is made of others without a gradient formula of its own, so that tracing takes it apart."""
     return overload.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
 
 
@@ -377,6 +394,7 @@ def _functional(gm: GraphModule) -> Callable[..., Any]:
             outputs = _run(gm, wrapped)
         finally:
             disable_functionalization()
+        # A graph that writes its inputs ends with one copy into each: the form in which the lowerings take writes.
         written: dict[int, torch.Tensor] = {}
         for arg, functional in zip(args, wrapped, strict=True):
             if isinstance(arg, torch.Tensor):
@@ -391,13 +409,15 @@ def _functional(gm: GraphModule) -> Callable[..., Any]:
 
 
 def _run(gm: GraphModule, args: Sequence[object]) -> Any:
-    """What the graph computes while it is traced; marks of its nodes go to what is traced of them."""
+    """Runs the graph under the tracer, carrying marks of its nodes over to the nodes traced from them."""
     if any(node.meta.get(MAY_RAISE) or _name(node.target) in _SPREADS for node in gm.graph.nodes):
         return _Marking(gm).run(*args)
     return gm.forward(*args)  # calling it would print an error a second time
 
 
 class _Marking(fx.Interpreter):
+    """An interpreter that runs a graph under a tracer and carries the mark ``MAY_RAISE`` over to the new nodes."""
+
     extra_traceback = False
 
     def run_node(self, n: Node) -> Any:
@@ -427,8 +447,8 @@ def _name(target: object) -> str:
 
 
 def _unspread(target: Any, args: Sequence[Any], result: Any) -> Any:
-    """What is spread over no larger size is a plain view: writes through it are new values, while those through copies
-    are, to functionalization, differences from the old ones, which may be infinite."""
+    """A result of ``expand`` that enlarges nothing, made a plain view: writes through it become new values, while
+    writes through copies are, to functionalization, differences from the old ones, which may be infinite."""
     if _name(target) not in _SPREADS or not args:
         return result
     new = result.dim() - args[0].dim()
@@ -436,7 +456,8 @@ def _unspread(target: Any, args: Sequence[Any], result: Any) -> Any:
 
 
 def _unwrapped(value: object, written: Mapping[int, torch.Tensor]) -> Any:
-    """A result; what lies in an input that is written is that input, or a window on it, as without a compiler."""
+    """A result, out of its functional wrapper; one that lies in an input that is written becomes that input or a window
+    on it, as in eager."""
     if not isinstance(value, torch.Tensor) or not is_functional_tensor(value):
         return value
     sync(value)
@@ -448,4 +469,5 @@ def _unwrapped(value: object, written: Mapping[int, torch.Tensor]) -> Any:
 
 
 def _memory(value: torch.Tensor) -> int:
+    """The identity of the storage behind a functional tensor."""
     return int(value.untyped_storage()._cdata)

@@ -1,4 +1,5 @@
-"""Dependencies: what a nest or a call reads and writes, and which operations must therefore come before which."""
+"""Dependencies: the buffers that a nest or a call reads and writes, and the order of operations that follows from
+them."""
 
 from __future__ import annotations
 
@@ -44,8 +45,9 @@ _VIEWS_UNSAID = frozenset(
 )
 """Operators of which a result may lie in the memory of an argument, though their schema does not say so."""
 RANDOM_STATE = "<random state>"
+"""The name that stands for the random stream among the buffers that operators write."""
 OUTSIDE = "<outside>"
-"""Stand for what operators change beside tensors: the random stream, and anything a custom operator may do."""
+"""The name that stands for anything beside tensors that an operator may change, as custom operators may."""
 
 
 def expressions(statement: Statement) -> Iterator[Expr]:
@@ -84,7 +86,7 @@ def indices_of(loops: Sequence[Loop]) -> Iterator[Index]:
 
 
 def static_extent(axes: Iterable[Symbol]) -> int | None:
-    """How many iterations the axes have together, where that is known."""
+    """The number of iterations of the axes together; None where it is known only at run time."""
     total = 1
     for axis in axes:
         extent = axis.size.as_int() if axis.size is not None else None
@@ -95,12 +97,12 @@ def static_extent(axes: Iterable[Symbol]) -> int | None:
 
 
 def has_scans(loops: Iterable[Loop]) -> bool:
-    """Whether something runs along the loops, so that their turns have to be taken one after the other."""
+    """True if a scan runs along one of the loops, so that its turns have to be taken one after the other."""
     return any(isinstance(statement, Scan) for loop in loops for statement in loop.body)
 
 
 def checks_positions(loops: Sequence[Loop]) -> bool:
-    """Whether some position comes from a tensor, and is checked."""
+    """True if a position that is read from a tensor is checked against its axis."""
     return any(isinstance(node, Apply) and node.op in CHECKS for node in nodes(loops))
 
 
@@ -113,15 +115,15 @@ def counts_positions(loops: Sequence[Loop]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The buffers an operation touches; ``reads`` holds those it adds to as well."""
+    """The buffers that an operation touches; ``reads`` includes those that it combines with their old elements."""
 
     reads: frozenset[str]
     writes: frozenset[str]
 
 
 def access(operation: Operation, graph: Graph) -> Access:
-    """What an operation reads and writes; a window stands for the buffer it is a window on, and a view that a call gave
-    for itself and for what it views."""
+    """The buffers that an operation reads and writes.  A window counts as the buffer it is a window on; a view that a
+    call returned counts as itself and as the buffer that it views."""
     touched = _access(operation, graph.views)
     if graph.aliases.keys().isdisjoint(touched.reads | touched.writes):
         return touched
@@ -152,6 +154,7 @@ def _call_access(call: Call, views: dict[str, View]) -> Access:
     writes |= _data_sizes(size for buffer in call.outputs if buffer is not None for size in buffer.sizes)
     if torch.Tag.nondeterministic_seeded in call.target.tags:
         writes.add(RANDOM_STATE)
+    # Called for something other than a result, or custom: its order with others of the kind is kept.
     if not (any(call.outputs) or call.number) or call.target.namespace not in ("aten", "prims"):
         writes.add(OUTSIDE)
     return Access(frozenset(reads), frozenset(writes))
@@ -167,7 +170,8 @@ def _numbers_of(call: Call) -> Iterator[Index]:
 
 
 def _data_sizes(sizes: Iterable[Index]) -> set[str]:
-    """Numbers that are known only once some call has returned, by name: they order operations as buffers do."""
+    """Stand-ins for integers that are known only once a call has returned, by name: they order operations as buffers
+    do."""
     found = (symbol for size in sizes for symbol in size.symbols)
     return {f"<{symbol}>" for symbol in found if symbol.unbounded}
 
@@ -208,8 +212,8 @@ def root(name: str, views: dict[str, View]) -> str:
 
 
 def dependencies(graph: Graph) -> tuple[list[Access], list[set[int]]]:
-    """For every operation what it touches, and the earlier operations it must follow: the writer of what it reads, the
-    readers and the writer of what it writes."""
+    """The accesses of every operation, and the earlier operations that each must follow: the writer of what it reads,
+    the readers and the writer of what it writes."""
     accesses = [access(operation, graph) for operation in graph.operations]
     writer: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
@@ -223,6 +227,7 @@ def dependencies(graph: Graph) -> tuple[list[Access], list[set[int]]]:
             writer[name] = number
         for name in touched.reads:
             readers.setdefault(name, []).append(number)
+        # A read and a write of one buffer in one operation need no order.
         needed.discard(number)
         before.append(needed)
     return accesses, before

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class InductorError(Exception):
-    """Anything this package raises on purpose."""
+    """Base of every error that this package raises on purpose."""
 
 
 class NotAGraph(InductorError, TypeError):
-    """What was given to be compiled is no graph; the message says how to make one of it."""
+    """An argument to be compiled that is no graph; the message says how to make one of it."""
 
 
 class BadCall(InductorError, TypeError):
@@ -28,15 +28,15 @@ class UnsupportedGraph(InductorError):
 
 
 class ParseError(InductorError):
-    """Text that is no kernel."""
+    """A text or a file that describes no kernel or program."""
 
 
 class TorchLacks(UnsupportedGraph):
-    """Something of torch's insides is used that this torch does not have."""
+    """A part of torch's insides that is needed and that this torch does not have."""
 
 
 class BuildError(InductorError):
-    """The compiler is missing, or refused a kernel; ``complaint`` is all it said."""
+    """The compiler is missing or refused a kernel; ``complaint`` is all that it printed."""
 
     def __init__(self, message: str, complaint: str = "") -> None:
         super().__init__(message)
@@ -44,4 +44,4 @@ class BuildError(InductorError):
 
 
 class CacheError(InductorError):
-    """The folder of built kernels cannot be used."""
+    """The folder of built kernels that cannot be used."""

@@ -23,7 +23,7 @@ from inductor.torch_versions import pytree
 
 
 class Program(Protocol):
-    """What is read of an ``ExportedProgram``."""
+    """The parts of an ``ExportedProgram`` that are read."""
 
     @property
     def graph_module(self) -> GraphModule: ...
@@ -40,6 +40,7 @@ class Program(Protocol):
 
 
 def is_program(given: object) -> bool:
+    """True for an ``ExportedProgram``, known by the name of its class."""
     return any(
         cls.__name__ == "ExportedProgram" and cls.__module__.startswith("torch.export") for cls in type(given).__mro__
     )
@@ -47,7 +48,7 @@ def is_program(given: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The sizes that a program was exported for, of one axis of an input of the caller's."""
+    """The range of sizes that a program was exported for, along one axis of one of the caller's inputs."""
 
     position: int
     name: str
@@ -58,8 +59,8 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """How a program is called.  Each input of the graph is a value that the program holds, or one of the caller's
-    (its number); ``written`` says for the first outputs which input they are the new value of."""
+    """The calling convention of a program.  Each input of the graph is a value that the program holds, or one of the
+    caller's (its number); ``written`` says for the first outputs which input they are the new value of."""
 
     sources: tuple[Any, ...]
     given: Any
@@ -70,7 +71,7 @@ class Convention:
 
 
 class _Caller:
-    """Stands for one of the caller's values among those that the program holds."""
+    """The place of one of the caller's values among those that the program holds."""
 
     __slots__ = ("number",)
 
@@ -79,6 +80,7 @@ class _Caller:
 
 
 def convention_of(program: Program) -> Convention:
+    """The calling convention that a program's signature describes."""
     sources, callers = _sources(program)
     # Inputs of the graph by name, and by what the program calls them: outputs say "new value of" by either.
     places = {
@@ -96,7 +98,7 @@ def convention_of(program: Program) -> Convention:
 
 
 def _sources(program: Program) -> tuple[list[Any], list[tuple[int, Node]]]:
-    """Where each input of the graph comes from, and which of them are the caller's."""
+    """The source of each input of the graph, and the inputs that are the caller's."""
     sources: list[Any] = []
     callers: list[tuple[int, Node]] = []
     placeholders = program.graph_module.graph.find_nodes(op="placeholder")
@@ -121,6 +123,7 @@ _RETURNED = frozenset(("USER_OUTPUT", "LOSS_OUTPUT"))
 
 
 def _written(spec: Any, targets: Mapping[str, int], places: Mapping[str, int]) -> int | None:
+    """The input that an output is the new value of; None for a result."""
     what = spec.kind.name
     if what in _RETURNED:
         return None
@@ -181,6 +184,7 @@ class CompiledProgram:
         return pytree.tree_unflatten(results, how.returned)
 
     def _flat(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[Any]:
+        """The caller's arguments as a flat list; raises for another nesting or sizes out of range."""
         spec = self.convention.given
         # Keywords in another order are the same call; the nest compares them in order.
         if kwargs and set(self.convention.named) == set(kwargs):
@@ -225,7 +229,7 @@ _NO_GRAD = "call it under torch.no_grad(), or train the module and export it aga
 
 
 def _nest(spec: object) -> str:
-    """The arguments of a call as they nest, without the lines of torch's own form."""
+    """The nesting of a call's arguments, more readable than torch's own text."""
     args, kwargs = _arguments(spec)
     texts = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
     return f"({', '.join(texts)})"
@@ -245,7 +249,7 @@ class _Leaf:
 def compile_exported(
     program: Program, compile_graph: Callable[[GraphModule, list[Any]], CompiledGraph]
 ) -> CompiledProgram:
-    """The program's graph compiled for what it was exported with."""
+    """The program's graph compiled for the sizes and constants that it was exported with."""
     convention = convention_of(program)
     examples = [
         node.meta.get("val") if isinstance(source, _Caller) else source

@@ -1,4 +1,5 @@
-"""What ``compile`` was given: a graph and an example for each of its inputs, or a sentence that says what would do."""
+"""The arguments of ``compile`` checked: a graph and an example for each of its inputs, or a message that says what
+would do."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _ANY = "compile_api.compile compiles any Python"
 
 
 def graph_of(given: object) -> GraphModule:
-    """The graph to compile."""
+    """The graph to compile; raises ``NotAGraph`` with advice for anything else."""
     if isinstance(given, GraphModule):
         return given
     what = f"inductor.compile takes a torch.fx.GraphModule, not {_described(given)}"
@@ -64,7 +65,7 @@ def examples_of(graph: str, gm: GraphModule, given: object) -> list[Any]:
 
 
 def _check(node: Node, example: object) -> None:
-    """Raises where the example is not what the graph was traced with."""
+    """Raises where the example differs from what the graph was traced with."""
     traced, name = node.meta.get("val"), f"the example of input {node.name}"
     if isinstance(traced, torch.Tensor):
         if not isinstance(example, torch.Tensor):
@@ -83,6 +84,8 @@ def _is_value(example: object) -> bool:
 
 
 def _differs(traced: torch.Tensor, example: torch.Tensor) -> bool:
+    """True if the example has another dtype, size, device or layout than the traced tensor, as far as these are
+    known."""
     if traced.dtype != example.dtype or traced.dim() != example.dim():
         return True
     if any(_unequal(*sizes) for sizes in zip(traced.shape, example.shape, strict=True)):

@@ -1,4 +1,4 @@
-"""Kernels under their names in ``torch.profiler``.
+"""Labels: kernels under their names in ``torch.profiler``.
 
 By itself the profiler sees what passes torch's dispatcher and what runs on a GPU, and no C++ function of ours.  A label
 costs a little at every launch, so it is an option.
@@ -17,7 +17,7 @@ from inductor.codegen.plans import Plan
 
 
 def labelled(built: BuiltKernels) -> BuiltKernels:
-    """The same kernels, each run of which the profiler sees by the kernel's name."""
+    """The same kernels, with each run labelled by the kernel's name."""
 
     def run(name: str, plan: Plan) -> Callable[..., bool]:
         return _labelled(name, built.run(name, plan))

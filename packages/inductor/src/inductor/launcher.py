@@ -1,4 +1,4 @@
-"""Functions that start kernels on a GPU, made by the few lines of C++ in ``runtime/launcher.cpp``.
+"""Launchers: functions that start kernels on a GPU, made by the few lines of C++ in ``runtime/launcher.cpp``.
 
 Through ctypes a start costs the host three times as much, and graphs of small kernels wait for the host.  Where there
 is no C++ compiler they are started through ctypes all the same.
@@ -18,7 +18,7 @@ from inductor.toolchain import HEADERS, Library, build
 
 
 class _Start(ctypes.Structure):
-    """What the C++ side calls by the same name."""
+    """The facts of a launch; the C++ side has a struct of the same name and fields."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("launch", "enter", "function", "context")),
@@ -28,14 +28,14 @@ class _Start(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Launchers:
-    """Makes functions; ``library`` is None where none could be built."""
+    """A factory of launchers; ``library`` is None where it could not be built."""
 
     library: Library | None
 
     def __call__(
         self, name: str, function: Function, blocks: int, otherwise: Callable[..., None]
     ) -> Callable[..., None]:
-        """``launch(stream, *arguments)``, which leaves what is seldom to ``otherwise``."""
+        """A function ``launch(stream, *arguments)``, which calls ``otherwise`` in the rare cases."""
         if self.library is None:
             return otherwise
         new_launcher = ctypes.PyDLL(None, handle=self.library.functions._handle).new_launcher
@@ -51,6 +51,7 @@ class Launchers:
 
 
 def build_launchers(options: Options) -> Launchers:
+    """The factory of launchers, without a library where there is no C++ compiler."""
     try:
         (library,) = build([(HEADERS / "launcher.cpp").read_text(encoding="utf-8")], options)
     except BuildError:

@@ -62,6 +62,7 @@ PICKS = frozenset((
 ))  # fmt: skip
 """Operators that may leave out elements of what they are given."""
 SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
+"""The operators that read a size, stride or number of elements."""
 
 
 def lower(
@@ -71,8 +72,8 @@ def lower(
     fused_random: bool = False,
     epilogues: bool = True,
 ) -> Graph:
-    """The graph as nests and calls in program order.  Every node carries the tracer's ``meta['val']``.  ``epilogues``:
-    whether libraries' products take activations along."""
+    """The graph as nests and calls in program order.  Every node carries the tracer's ``meta['val']``.  With
+    ``epilogues`` the library's matrix products take activations along."""
     return _Lowerer(gm, name, fused_random, epilogues).run()
 
 
@@ -82,8 +83,8 @@ _SIZED_BY_FLOATS = frozenset({aten.arange.default, aten.arange.start, aten.arang
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """An operator and the values it is called on.  ``metas`` are the tensors that come back, as the tracer saw them;
-    ``data_dependent`` where their length is known from them alone."""
+    """An operator and the values it is called on.  ``metas`` are its result tensors as the tracer saw them;
+    ``data_dependent`` where their length is known only from the results themselves."""
 
     node: Node
     target: OpOverload
@@ -94,6 +95,8 @@ class _Call:
 
 
 class _Lowerer:
+    """The interpreter of one graph, with the value of every node lowered so far."""
+
     def __init__(self, gm: GraphModule, name: str, fused_random: bool, epilogues: bool) -> None:
         self.gm, self.name = gm, name
         self.ctx = Context(fused_random=fused_random)
@@ -101,10 +104,13 @@ class _Lowerer:
         self.env: dict[Node, Any] = self.ctx.values
         self.inputs: list[Buffer | Symbol | None] = []
         self.binds: list[Bind] = []
+        # By buffer, the nodes without memory that will read it wherever they are used.
         self.lazy_readers: dict[str, list[Node]] = {}
+        # Users of duplicate nodes count for the one that stands for them.
         self.more_users: Counter[Node] = Counter()
         self.attention: Mapping[Node, Attention] = {}
         self.forms: dict[Node, Callable[[Node], Any]] = {}
+        # Products whose activation the library computes along, by the node of the product.
         self.epilogues: Mapping[Node, Epilogue] = find_epilogues(gm.graph) if epilogues else {}
         self.lowered: Counter[str] = Counter()
         self.same: Mapping[Node, Node] = {}
@@ -178,7 +184,7 @@ class _Lowerer:
         return value
 
     def _float_input(self, value: torch.SymFloat) -> Real:
-        """Kernels take integers beside pointers: the float's bits."""
+        """A float input, passed to kernels as the integer of its bits: beside pointers they take integers only."""
         if not value.node.expr.is_Symbol:  # it is made of sizes
             return real(self.ctx.sizes, value)
         symbol, number = float_symbol(value)
@@ -186,6 +192,7 @@ class _Lowerer:
         return number
 
     def _bind_sizes(self, buffer: Buffer) -> None:
+        """Binds every symbol that is a size or stride of the input, unless an earlier input has bound it."""
         known = {bind.symbol for bind in self.binds}
         for what, values in (("size", buffer.sizes), ("stride", buffer.strides)):
             for dim, value in enumerate(values):
@@ -223,12 +230,13 @@ class _Lowerer:
         return _OWN.get(call.target, _Lowerer._by_table)(self, call)
 
     def _by_table(self, call: _Call) -> Any:
-        """What the table of lowerings makes of the call, or torch's own operator where there is a reason."""
+        """Lowers the call through the table, or calls torch's own operator where there is a reason."""
         for why in _REASONS:
             if reason := why(self, call):
                 return self._fall_back(call, reason)
         call = _PREPARED.get(call.target, _as_it_is)(self, call)
         result = LOWERINGS[call.target](self.ctx, *call.args, **call.kwargs)
+        # What a lowering may have emitted before it declined has no reader, and the scheduler drops it.
         if isinstance(result, Declined):
             return self._fall_back(call, result.reason)
         self.lowered[str(call.target)] += 1
@@ -243,7 +251,8 @@ class _Lowerer:
         self.ctx.done[epilogue.activation] = multiply_and_activate(self.ctx, epilogue)
 
     def _of_data_dependent_size(self, call: _Call) -> Any:
-        """A result whose length is read from it."""
+        """A call whose result has a length computed of floats: torch's operator runs, and the length is read from the
+        result."""
         if not call.data_dependent:
             return self._by_table(call)
         result = self._fall_back(call, "a length computed of floats")
@@ -251,11 +260,12 @@ class _Lowerer:
         return result
 
     def _writing_statistics(self, call: _Call) -> Any:
+        """Calls a normalization that updates its running statistics, of which its schema says nothing."""
         self._before_writing(call.args[3:5], {})
         return self._by_table(call)
 
     def _on_sizes(self, node: Node, args: object) -> Any:
-        """Arithmetic of sizes: the tracer did it already."""
+        """The result of arithmetic on sizes, which the tracer has computed already."""
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt):
             return self.ctx.sizes.index(value)
@@ -286,7 +296,8 @@ class _Lowerer:
         return call_operator(self.ctx, node, call.args, call.kwargs, reason)
 
     def _settle(self, node: Node, value: object) -> Any:
-        """Gives the value memory where that is better than computing it in every user."""
+        """Gives the value memory where that is better than computing it in every user; else notes the buffers it will
+        read, for ``_before_writing``."""
         labels = self.ctx.labels(node)
         if not isinstance(value, Tensor):
             return value  # of several, each has the layout of the node that takes it out
@@ -306,14 +317,14 @@ class _Lowerer:
         return value
 
     def _compute_what_checks(self, value: object) -> None:
-        """Computes what nobody reads, where computing it may raise."""
+        """Gives memory to a value that nobody reads, if computing it may raise as it does in eager."""
         for part in pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, Tensor)):
             if isinstance(part, Tensor) and part.base is None and has_checks(part.expr):
                 self.ctx.realize(part)
 
     def _makes_much_wait(self, node: Node, value: Tensor) -> bool:
-        """Whether the terms of a sum, results of library calls, would lie in memory until all of them are there: the
-        gradients of a weight that is used in every step."""
+        """True if the terms of a sum, results of library calls, would occupy much memory until all of them are there:
+        the gradients of a weight that is used in every step."""
         if node.target is not aten.add.Tensor or not any(map(_adds_another_product, node.users)):
             return False
         waiting = {read.buffer for read in loads(value.expr)} & self.ctx.returned
@@ -332,6 +343,7 @@ class _Lowerer:
     # -- writes -------------------------------------------------------------------------------------------------------
 
     def _copy_into(self, call: _Call) -> Any:
+        """``copy_`` into an input: a store into its memory, after everything that reads the old elements."""
         node, (target, source) = call.node, call.args[:2]
         if reason := _beyond_kernels(node, [node.meta["val"]]):
             return self._copied_as_it_is(node, target, source, reason)
@@ -349,8 +361,8 @@ class _Lowerer:
         return target
 
     def _reads_elsewhere(self, value: Expr, target: Tensor) -> bool:
-        """Whether ``value`` reads the memory that it is to be written to at another element than the one it is written
-        to, as in ``x.copy_(x.flip(0))``, or by a view of which only the call that gave it knows."""
+        """True if ``value`` reads the memory it is to be written to at another element than the one written, as in
+        ``x.copy_(x.flip(0))``, or through a view that only the call which returned it knows."""
         place, aliases = next(loads(target.expr)), self.ctx.aliases
         return any(aliases.get(read.buffer, read.buffer) == target.base and read != place for read in loads(value))
 
@@ -363,7 +375,8 @@ class _Lowerer:
         return target
 
     def _before_writing(self, args: object, kwargs: object, needed: Callable[[Node], bool] = lambda _: True) -> None:
-        """What was not computed yet, reads a buffer about to be written and is needed later is computed now."""
+        """Gives memory to pending values that read a buffer about to be written and are needed later: they must see its
+        old elements."""
         values = pytree.tree_leaves((args, kwargs), is_leaf=lambda leaf: isinstance(leaf, Tensor))
         for base in {value.base for value in values if isinstance(value, Tensor) and value.base is not None}:
             views = [name for name, viewed in self.ctx.aliases.items() if viewed == base]
@@ -379,6 +392,7 @@ class _Lowerer:
         return tuple(self._output(result) for result in pytree.tree_leaves(node.args[0]))
 
     def _output(self, result: object) -> Any:
+        """An output as a buffer with eager's strides, a number, or None."""
         if not isinstance(result, Node):
             return result
         value = self._values(result)
@@ -389,6 +403,7 @@ class _Lowerer:
         wanted = self._strides(result)
         value = self.ctx.realize(value, wanted, gaps=True)
         layout = strided(value)
+        # A value in memory with other strides than eager's is copied into memory with those.
         if layout is None or not _agree(value.sizes, layout[0], wanted):
             value = self.ctx.realize(replace(value, base=None), wanted, gaps=True)
         elif wanted is not None and value.base is not None:
@@ -410,16 +425,18 @@ class _Lowerer:
 
 
 def _has_no_lowering(lowerer: _Lowerer, call: _Call) -> str:
+    """The reason for an operator that the table does not have."""
     return "" if call.target in LOWERINGS else "no lowering"
 
 
 def _has_strange_operands(lowerer: _Lowerer, call: _Call) -> str:
+    """The reason for operands that kernels cannot read, or results that they cannot write."""
     return _beyond_kernels(call.node, call.metas)
 
 
 def _has_numbers_alone(lowerer: _Lowerer, call: _Call) -> str:
-    """Whether numbers stand where the operator takes tensors, and nothing says where to compute: an ``out=`` became a
-    copy of what is computed from them."""
+    """The reason for numbers where the operator takes tensors: nothing says on which device to compute.  It happens
+    where an ``out=`` became a copy."""
     if not call.args or any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves((call.args, call.kwargs))):
         return ""
     tensor_wanted = str(schema_of(call.target).arguments[0].type) == "Tensor"
@@ -427,8 +444,8 @@ def _has_numbers_alone(lowerer: _Lowerer, call: _Call) -> str:
 
 
 def _takes_any_number(lowerer: _Lowerer, call: _Call) -> str:
-    """Whether nothing is known of a size or position of the call, and its lowering does not reckon with that: it may be
-    negative, or out of range, which torch's kernel will tell."""
+    """The reason for a size or position of which nothing is known, where the lowering does not allow for that: it may
+    be negative or out of range, which torch's kernel will check."""
     target = call.target
     if target in OF_ANY_SIZE or not lowerer.ctx.sizes.some_unbounded() or "SymInt" not in str(schema_of(target)):
         return ""
@@ -438,12 +455,14 @@ def _takes_any_number(lowerer: _Lowerer, call: _Call) -> str:
 
 
 def _is_refused_by_torch(lowerer: _Lowerer, call: _Call) -> str:
+    """The reason for dtypes that torch's own kernel does not implement: its error is the user's."""
     node = call.node
     given = map_arg((node.args, node.kwargs), lambda each: each.meta.get("val"))
     return UNIMPLEMENTED if is_unimplemented(call.target, *given) else ""
 
 
 def _takes_a_float_as_it_runs(lowerer: _Lowerer, call: _Call) -> str:
+    """The reason for a float known only at run time, in a place where the lowering needs its value."""
     taken = takes_reals(call.target, (*call.args, *call.kwargs.values()))
     return "" if taken else "a float that is known only when it runs"
 
@@ -456,7 +475,7 @@ _REASONS: tuple[Callable[[_Lowerer, _Call], str], ...] = (
     _is_refused_by_torch,
     _takes_a_float_as_it_runs,
 )
-"""Why torch's own operator runs, asked in this order; "" where it need not."""
+"""The reasons to run torch's own operator, asked in this order; each is "" where it does not apply."""
 
 
 _OWN: Mapping[Any, Callable[[_Lowerer, _Call], Any]] = {
@@ -464,7 +483,7 @@ _OWN: Mapping[Any, Callable[[_Lowerer, _Call], Any]] = {
     **dict.fromkeys(_SIZED_BY_FLOATS, _Lowerer._of_data_dependent_size),
     **dict.fromkeys(UNDECLARED_WRITES, _Lowerer._writing_statistics),
 }
-"""Operators that are more than values of their arguments: they write, or are read before they are made."""
+"""Operators that are more than values of their arguments: they write, or their size is read from their result."""
 
 
 def _as_it_is(lowerer: _Lowerer, call: _Call) -> _Call:
@@ -472,7 +491,8 @@ def _as_it_is(lowerer: _Lowerer, call: _Call) -> _Call:
 
 
 def _of_all(lowerer: _Lowerer, call: _Call) -> _Call:
-    """What the call leaves out is checked, too: where computing it may raise, all of it is computed."""
+    """The call with its first argument computed whole, where that may raise: elements that the call leaves out are
+    checked too."""
     whole, *others = call.args
     if not isinstance(whole, Tensor) or not has_checks(whole.expr):
         return call
@@ -480,12 +500,12 @@ def _of_all(lowerer: _Lowerer, call: _Call) -> _Call:
 
 
 _PREPARED: Mapping[Any, Callable[[_Lowerer, _Call], _Call]] = dict.fromkeys(PICKS, _of_all)
-"""What is done to arguments before an operator is lowered."""
+"""Changes to the arguments of a call before it is lowered."""
 
 
 def _beyond_kernels(node: Node, metas: Sequence[torch.Tensor]) -> str:
-    """Why no kernel takes part in this: not all are plain strided tensors of numbers that we compute with, in one
-    place where we compute; "" where they are."""
+    """The reason why no kernel takes part: an operand that is no plain strided tensor, has a dtype without kernels, or
+    lies on another device; "" where there is none."""
     inputs = [arg.meta.get("val") for arg in node.all_input_nodes]
     tensors = [value for value in (*metas, *inputs) if isinstance(value, torch.Tensor)]
     if not all(value.layout == torch.strided and value.device.type in DEVICES for value in tensors):
@@ -500,7 +520,8 @@ def _beyond_kernels(node: Node, metas: Sequence[torch.Tensor]) -> str:
 
 
 def _numbers_for_gpus(graph: fx.Graph) -> Iterator[Node]:
-    """Single numbers that are computed on the host and read on a GPU."""
+    """Nodes that are 0-d CPU tensors read by an operator on a GPU: they get memory, so that a kernel is given their
+    value."""
     for node in graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and value.device.type == "cpu" and not value.ndim:
@@ -510,6 +531,7 @@ def _numbers_for_gpus(graph: fx.Graph) -> Iterator[Node]:
 
 
 def _adds_another_product(node: Node) -> bool:
+    """True for a sum whose second term is a view of a library call's result."""
     if node.target is not aten.add.Tensor:
         return False
     term = node.args[1]
@@ -519,17 +541,20 @@ def _adds_another_product(node: Node) -> bool:
 
 
 def _is_readable(value: torch.Tensor) -> bool:
-    """Numbers of eight bits, on GPUs that have an instruction for them."""
+    """True for eight-bit floats on GPUs that have instructions to convert them."""
     if value.dtype not in EIGHTHS or value.device.type != "cuda":
         return False
     return not torch.cuda.is_available() or torch.cuda.get_device_capability(value.device) >= (8, 9)
 
 
 def _deserves_memory(value: Tensor, users: int) -> bool:
+    """True if storing the value once is better than computing it in each of its users."""
     work, reads = cost(value.expr, costs.ANY.largest_tree), list(loads(value.expr))
     if work > costs.ANY.largest_tree or len(reads) > costs.ANY.most_reads:
         return True
     if (
+        # Memory traffic decides on a GPU: cheap values are recomputed if that reads no more bytes than loading them
+        # would.
         value.device.type == "cuda"
         and work <= costs.GPU.cheap
         and 0 < _bytes_read(value, reads) <= value.dtype.itemsize
@@ -539,7 +564,7 @@ def _deserves_memory(value: Tensor, users: int) -> bool:
 
 
 def _bytes_read(value: Tensor, reads: Iterable[Load]) -> int:
-    """What an element is made from, apart from what is repeated along some axis; 0 where that is not known."""
+    """The bytes read to make one element, without reads that repeat along some axis; 0 where that is not known."""
     whole = sum(size != ONE for size in value.sizes)
     if any(load.bindings for load in reads):
         return 0  # nobody knows how many
@@ -554,6 +579,8 @@ def _may_be_view(node: Node) -> bool:
 
 
 def _agree(sizes: Sequence[Index], have: Sequence[Index], want: Sequence[Index] | None) -> bool:
+    """True if the strides are the wanted ones wherever that matters: not along dimensions of size 1, nor in empty
+    tensors."""
     if want is None or any(size == 0 for size in sizes):
         return True
     return all(size == 1 or a == b for size, a, b in zip(sizes, have, want, strict=True))

@@ -1,4 +1,4 @@
-"""Everything that can be chosen about compiling a graph, in one frozen object."""
+"""The options of compiling a graph, in one frozen object."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Made from a mapping by ``Options.read``; unknown names are refused there."""
+    """The options of compiling a graph.  ``Options.read`` makes them from a mapping and refuses unknown names."""
 
     trace: bool | str = False
     """Writes a folder per graph with every stage's text, the kernels, the wrapper and a ``run.py``: True for a folder
     below the current one, or the folder's path.  ``INDUCTOR_TRACE`` does the same."""
 
     cache_dir: str | None = None
-    """Where built kernels are kept.  Default: ``$COMPILE_API_CACHE``, or ``compile-api`` in the user's cache folder."""
+    """The folder of built kernels.  Default: ``$COMPILE_API_CACHE``, or ``compile-api`` in the user's cache folder."""
 
     cache_bytes: int = 1 << 30
-    """How much the cache may hold; beyond it the entries unused for longest are removed."""
+    """The most bytes that the cache may hold; beyond it the entries unused for longest are removed."""
 
     compiler: str | None = None
     """The C++ compiler.  Default: ``$CXX``, else g++, else clang++."""
@@ -32,38 +32,38 @@ class Options:
     """Flags added to the compiler's."""
 
     vector_bytes: int | None = None
-    """The size of a vector register that kernels are written for.  Default: what the machine has."""
+    """The size of a vector register that kernels are written for.  Default: that of the machine."""
 
     build_processes: int | None = None
-    """How many compilers run at once.  Default: one per core."""
+    """The number of compilers that run at once.  Default: one per core."""
 
     max_autotune: bool = False
-    """Whether the launch shapes of kernels on GPUs are tried out on the device; what won is kept in the cache."""
+    """True to time launch shapes of kernels on the GPU; the fastest are kept in the cache."""
 
     random: Literal["eager", "fused"] = "eager"
-    """Where random numbers come from: torch's own stream, with eager's values; or kernels that compute them where they
+    """The source of random numbers: torch's own stream, with eager's values; or kernels that compute them where they
     are used, from a seed that torch's generator draws once per call: other values, as reproducible by
     ``torch.manual_seed``, without memory for masks."""
 
     labels: bool = False
-    """Whether ``torch.profiler`` sees each run of a kernel under the kernel's name; costs a little each time."""
+    """True to show each run of a kernel to ``torch.profiler`` under the kernel's name; costs a little each time."""
 
     check_inputs: bool = True
-    """Whether each call checks that inputs have the sizes, strides and dtypes that the code was made for."""
+    """True to check at each call that inputs have the sizes, strides and dtypes that the code was made for."""
 
     store_graphs: bool = False
-    """Whether compiled graphs are kept in the cache, and taken up by later processes without a stage being run."""
+    """True to keep compiled graphs in the cache, where later processes take them up without running a stage."""
 
     verify: bool = False
-    """Whether what each stage made is held against the rules of the IR before the next one begins, for who works on
-    this package; a broken rule is an ``InvalidIR``.  ``INDUCTOR_VERIFY=1`` does the same."""
+    """True to check the result of each stage against the rules of the IR before the next one begins, for people who
+    work on this package; a broken rule is an ``InvalidIR``.  ``INDUCTOR_VERIFY=1`` does the same."""
 
     fallback: bool = True
-    """Whether a graph that cannot be built runs operator by operator instead, with a warning; otherwise it raises."""
+    """True to run a graph that cannot be built operator by operator, with a warning; False to raise instead."""
 
     @staticmethod
     def read(options: Options | Mapping[str, object] | None) -> Options:
-        """The options as an object, with what the environment says where nothing was given."""
+        """The options as an object, completed from the environment where nothing was given."""
         if isinstance(options, Options):
             chosen = options
         elif not isinstance(options, Mapping | None):
@@ -84,6 +84,7 @@ class Options:
         return chosen
 
     def cache_folder(self) -> Path:
+        """The folder of the cache, by the option, the environment, or the user's usual place."""
         if self.cache_dir is not None:
             return Path(self.cache_dir).expanduser()
         if folder := os.environ.get("COMPILE_API_CACHE"):
@@ -97,7 +98,7 @@ def _hints() -> dict[str, object]:
 
 
 def _check(name: str, value: object, hint: object) -> None:
-    """Raises where an option is not what its annotation says."""
+    """Raises where the value of an option does not have the type of its annotation."""
     choices = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     if not any(_is(value, choice) for choice in choices):
         wanted = " or ".join(_words(choice) for choice in choices)

@@ -29,7 +29,7 @@ from inductor.options import Options
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A graph on its way through the stages; what later stages make is None until then.  ``pieces`` are the kernels
+    """A graph on its way through the stages; fields of later stages are None until then.  ``pieces`` are the kernels
     and calls that the program is made of."""
 
     name: str
@@ -47,12 +47,12 @@ class Work:
 
 
 def _nothing(work: Work) -> None:
-    """There is no rule for what the stage made."""
+    """The verification of a stage without rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """``run`` does the stage's part; ``texts`` gives what it made as files by name, for people, or where these are
+    """One stage.  ``run`` does its part; ``texts`` returns its result as files by name, for people, or where these are
     ``sources`` for tools too; ``verify`` raises where it breaks a rule."""
 
     name: str
@@ -96,8 +96,8 @@ def _build(work: Work) -> Work:
 
 
 def _tune(work: Work) -> Work:
-    """What ``max_autotune`` tries on the device: products as kernels, then other shapes.  Where something else than the
-    first guess is faster, the stages that come after such a choice are gone through again."""
+    """Tries what ``max_autotune`` asks for on the device: products as kernels, then other shapes.  Where something else
+    than the first guess is faster, the stages behind that choice run again."""
     if not work.options.max_autotune:
         return work
     assert work.graph is not None
@@ -170,7 +170,7 @@ STAGES: tuple[Stage, ...] = (
 
 
 def run(work: Work, observe: Callable[[Stage, Work], None] | None = None) -> CompiledGraph:
-    """Through every stage; ``observe`` sees the work after each."""
+    """Runs every stage; ``observe`` sees the work after each."""
     with uncollected():
         for stage in STAGES:
             start = time.perf_counter()
@@ -191,7 +191,7 @@ def run(work: Work, observe: Callable[[Stage, Work], None] | None = None) -> Com
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage collection meanwhile: compiling makes many small objects and no cycles worth 0.7 s of search."""
+    """Suspends garbage collection: compiling makes many small objects and no cycles worth 0.7 s of search."""
     if not gc.isenabled():
         yield
         return

@@ -1,4 +1,5 @@
-"""What may raise for what its operands hold, and what writes inputs: all of the first comes before any of the second.
+"""The order of checks and writes: everything that may raise for the contents of its operands comes before anything that
+writes inputs.
 
 A caller whose graph raised then finds its inputs as they were, and may run the program in another way.  An operator
 that writes its arguments and raises is trusted to raise first.  Positions on GPUs are asserted, which nobody survives.
@@ -27,7 +28,7 @@ _SAFE = (
     "fill", "zero", "nonzero", "unique", "_unique", "bitwise", "_fft", "view", "as_strided", "sym_",
     "_weight_norm",
 )  # fmt: skip
-"""How the names of torch's operators begin that compute for any contents; others are taken to raise."""
+"""The first letters of torch's operators that compute for any contents; all others are assumed to raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Order:
     writers: frozenset[int]
 
     def kept_apart(self, some: Sequence[int], others: Sequence[int]) -> bool:
-        """Whether the two may not run as one."""
+        """True if the two groups of operations may not share a kernel."""
         return self._mixes(some, others) or self._mixes(others, some)
 
     def _mixes(self, some: Sequence[int], others: Sequence[int]) -> bool:
@@ -46,9 +47,11 @@ class Order:
 
 
 def order_of(graph: Graph, accesses: Sequence[Access]) -> Order:
-    """Who waits for whom; nobody where nothing is written or nothing may raise."""
+    """The operations that may raise and the writers that wait for them; none where nothing is written or nothing may
+    raise."""
     inputs = {given.name for given in graph.inputs if isinstance(given, Buffer)}
     writers = frozenset(number for number, touched in enumerate(accesses) if touched.writes & inputs)
+    # A nest that repeats a check of an earlier one raises only if that one has raised already.
     met: set[Check] = set()
     raisers: set[int] = set()
     for number, operation in enumerate(graph.operations if writers else ()):
@@ -69,7 +72,7 @@ def _checks_of(graph: Graph, operation: Operation) -> Iterator[Check]:
 
 
 def _named(check: Apply) -> Check:
-    """The same for checks of the same numbers, whatever the axes are called along which they are read."""
+    """A key that is equal for checks of the same numbers, whatever the axes are called along which they are read."""
     name: list[object] = [check.op]
     reads = 0
     for node in walk(check):
@@ -84,12 +87,13 @@ def _named(check: Apply) -> Check:
             name.append(node)
         else:
             return (id(check),)
+    # Axes of different reads would have to be matched with one another: a check with several is only itself.
     return tuple(name) if reads == 1 else (id(check),)
 
 
 def _kinds_of(graph: Graph, call: Call) -> Iterator[torch.dtype]:
-    """Of the floats that it is given: torch's kernels take more than one beside one another only here and there, and
-    whoever traced the graph may not have asked them."""
+    """The floating and complex dtypes of its operands.  Torch's kernels take more than one beside one another only here
+    and there, and the tracer may not have asked them."""
     for leaf in pytree.tree_leaves((call.args, call.kwargs)):
         if isinstance(leaf, Ref):
             buffer = graph.views[leaf.name].buffer if leaf.name in graph.views else graph.buffers[leaf.name]
@@ -98,6 +102,7 @@ def _kinds_of(graph: Graph, call: Call) -> Iterator[torch.dtype]:
 
 
 def _may_raise(call: Call) -> bool:
+    """True if torch's operator may raise for what its operands hold."""
     target = call.target
     if call.reason == UNIMPLEMENTED:
         return True

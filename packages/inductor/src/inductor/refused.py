@@ -1,5 +1,5 @@
-"""Operators on dtypes that torch's own kernels do not implement, or not beside one another: torch is asked, so that its
-error is the user's.
+"""Operators on dtypes, or mixes of dtypes, that torch's kernels do not implement: torch's own kernel is tried on tiny
+tensors, so that the user gets its error instead of a result.
 
 Must not know: graphs, kernels of ours.
 """
@@ -28,7 +28,8 @@ _UNIMPLEMENTED = re.compile("not implemented for|not support", re.IGNORECASE)
 
 
 def is_unimplemented(target: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
-    """Whether torch refuses the operator on CPU tensors of these dtypes; asked once, of tensors of one element."""
+    """True if torch refuses the operator on CPU tensors of these dtypes; tried once per combination, on tiny
+    tensors."""
     leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     dtypes = {tensor.dtype for tensor in tensors}
@@ -38,10 +39,13 @@ def is_unimplemented(target: OpOverload, args: Sequence[object], kwargs: Mapping
         return False
     if not all(isinstance(leaf, (torch.Tensor, *_PLAIN, *_SYMBOLIC)) for leaf in leaves):
         return False
+    # Integers among the arguments may be repeats or sizes of the result: their product bounds its elements.
     factor = math.prod(_sizes_among(target, args, kwargs))
     least = [_small_kind(leaf, 1, held=1) for leaf in leaves]
     if factor > _LARGEST_ASKED:
         return False
+    # One element first, the cheapest; where torch refuses the sizes themselves (a window larger than its input), up to
+    # sixteen along each axis.
     if (answer := _ask(target, tuple(least), tuple(map(type, least)), structure)) is not None:
         return answer
     more = [_small_kind(leaf, _LONGEST_ASKED, held=0) for leaf in leaves]  # positions are within
@@ -52,7 +56,7 @@ def is_unimplemented(target: OpOverload, args: Sequence[object], kwargs: Mapping
 
 @functools.cache
 def _may_be_asked(target: OpOverload) -> bool:
-    """Whether asking draws no numbers, and reads nothing but what the operands hold."""
+    """True if a trial call draws no random numbers and reads no memory beyond its operands."""
     if target.namespace != "aten" or torch.Tag.nondeterministic_seeded in target.tags:
         return False
     return not schema_of(target).name.startswith("aten::_unsafe")
@@ -69,7 +73,7 @@ def _sizes_among(target: OpOverload, args: Sequence[object], kwargs: Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What stands for a tensor: its dtype, sizes that may be smaller, and what it holds."""
+    """A description of a small tensor to try an operator on: dtype, sizes, and the number that fills it."""
 
     dtype: torch.dtype
     sizes: tuple[int, ...]
@@ -84,7 +88,8 @@ class _Kind:
 
 
 def _small_kind(leaf: object, longest: int, held: int) -> Any:
-    """Of what a call is given; sizes known only at run time are a few."""
+    """The description of a tensor cut down to ``longest`` along each axis; another argument as it is, a symbolic number
+    as a small one."""
     if isinstance(leaf, torch.Tensor):
         sizes = (size if isinstance(size, int) else longest // 2 for size in leaf.shape)
         return _Kind(leaf.dtype, tuple(max(1, min(size, longest)) for size in sizes), held)
@@ -95,9 +100,10 @@ def _small_kind(leaf: object, longest: int, held: int) -> Any:
 
 @functools.lru_cache(4096)
 def _ask(target: OpOverload, leaves: tuple[object, ...], types: tuple[type, ...], structure: object) -> bool | None:
-    """Whether torch does not implement it; None where it refuses the call for another reason, such as its sizes.
+    """True if torch does not implement the call, False if it runs, None where it is refused for another reason, such as
+    its sizes.
 
-    ``types`` tell 1 from 1.0 and from True.
+    ``types`` make 1, 1.0 and True different keys of the cache.
     """
     error = _error(target, leaves, structure)
     if error is None:
@@ -108,6 +114,7 @@ def _ask(target: OpOverload, leaves: tuple[object, ...], types: tuple[type, ...]
 
 
 def _error(target: OpOverload, leaves: Sequence[object], structure: object) -> Exception | None:
+    """The exception that the trial call raises, if any."""
     with DisableTorchDispatch(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = [leaf.made() if isinstance(leaf, _Kind) else leaf for leaf in leaves]
@@ -120,7 +127,8 @@ def _error(target: OpOverload, leaves: Sequence[object], structure: object) -> E
 
 
 def _of_other_dtypes(leaves: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
-    """Calls that torch takes if it takes any of these sizes: who is refused beside one of them is so for a dtype."""
+    """The same call on dtypes that every kernel takes: if one of them runs, the sizes were right and the refusal was
+    for a dtype."""
     kinds = [(place, leaf) for place, leaf in enumerate(leaves) if isinstance(leaf, _Kind)]
     for mapping in _TAKEN_BY_ALL:
         changed = {place: replace(leaf, dtype=mapping.get(leaf.dtype, leaf.dtype)) for place, leaf in kinds}

@@ -1,4 +1,4 @@
-"""What became of a graph, as data: kernels, calls, fallbacks and how long each stage took."""
+"""The report of one compiled graph as data: its kernels, calls, fallbacks and the seconds of each stage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """An operator that runs as torch's own kernel, and why."""
+    """An operator that runs as torch's own kernel, and the reason."""
 
     operator: str
     reason: str
@@ -28,10 +28,10 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of a graph.  ``lowered`` counts the operators that went into kernels (or are views), ``nests`` the
-    loops there were before fusion; ``bytes`` is what the kernels read and write in one call, as far as sizes are known,
-    and ``seconds`` says how long each stage took.  ``from_cache`` where no stage ran, because another compilation, of
-    this process or an earlier one, had left the whole on disk; ``not_stored`` says why this one has not."""
+    """The report of one graph.  ``lowered`` counts the operators that went into kernels (or are views), ``nests`` the
+    loops there were before fusion; ``bytes`` is the memory that the kernels read and write in one call, as far as sizes
+    are known, and ``seconds`` the time of each stage.  ``from_cache`` where no stage ran, because another compilation,
+    of this process or an earlier one, had left the whole on disk; ``not_stored`` is the reason why this one has not."""
 
     kernels: tuple[CompiledKernel, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()

@@ -1,4 +1,4 @@
-"""Functions that run kernels on the CPU: made from plans by the few lines of C++ in ``runtime/runner.cpp``.
+"""Runs: functions that start kernels on the CPU, made from plans by the few lines of C++ in ``runtime/runner.cpp``.
 
 They are builtin functions to Python, so that a call costs a tenth of one through ctypes.
 """
@@ -24,7 +24,7 @@ def source() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Makes functions over the kernels of ``libraries``; ``own`` is the runner's library."""
+    """A factory of runs over the kernels of ``libraries``; ``own`` is the runner's library."""
 
     own: Library
     libraries: Sequence[Library]

@@ -1,4 +1,4 @@
-"""What a process has one of in this package: one object, whose fields tests may replace for a while."""
+"""The process-wide state of this package: one object, whose fields tests may replace for a while."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ def _nobody() -> ContextVar[Callable[[str], None] | None]:
 
 @dataclass(slots=True)
 class State:
-    """Everything else is passed as an argument, or is what a function would answer again."""
+    """The only state of the package; everything else is an argument, or kept by a function that would answer the same
+    again."""
 
     graph_numbers: Iterator[int] = field(default_factory=itertools.count)
-    """Graphs are named by them."""
+    """The numbers that graphs are named by."""
 
     metrics: Metrics = field(default_factory=Metrics)
     """Counts over all graphs: ``inductor.metrics``."""
 
     hears_complaints: ContextVar[Callable[[str], None] | None] = field(default_factory=_nobody)
-    """Who is told what a graph works without; a warning says it where nobody is."""
+    """The listener for things that a graph has to do without; where there is none they are warnings."""
 
     tracer: threading.Lock = field(default_factory=threading.Lock)
-    """Torch's tracer takes the place of functions of the whole process while it runs: one thread at a time."""
+    """Held while torch's tracer runs: it patches functions of the whole process, so one thread traces at a time."""
 
     unusable_folders: set[str] = field(default_factory=set)
     """The folders of caches that were said not to be written to."""
 
     spare_folder: tempfile.TemporaryDirectory[str] | None = None
-    """Where kernels are built when the user's cache cannot be used; it ends with the process."""
+    """The folder where kernels are built when the user's cache cannot be used; it is deleted with the process."""
 
     making_folder: threading.Lock = field(default_factory=threading.Lock)
+    """Held while ``spare_folder`` is made."""
 
 
 STATE = State()

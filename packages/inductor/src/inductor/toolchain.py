@@ -46,7 +46,7 @@ HEADERS = Path(runtime.__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the processor has."""
+    """The features of the processor, and the size of its vector registers."""
 
     features: str
     vector_bytes: int
@@ -54,7 +54,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A loaded library, and where its source lies."""
+    """A loaded library, and the path of its source."""
 
     functions: ctypes.CDLL
     source: Path
@@ -81,6 +81,7 @@ def find_compiler(wanted: str | None) -> list[str]:
     """The compiler's path and what comes before our flags, as in ``CXX="ccache g++"``; ``wanted`` names it, else the
     environment, else the usual names."""
     named = wanted or os.environ.get("CXX") or ""
+    # A path with blanks is one word; only if there is no such program, the text is a command.
     candidates = [[named], _words(named)] if named.strip() else [["g++"], ["clang++"]]
     for first, *more in candidates:
         if path := shutil.which(first):
@@ -98,7 +99,7 @@ def _words(command: str) -> list[str]:
 
 @cache
 def _identity(compiler: str) -> str:
-    """Which compiler this is: its file changes with its version."""
+    """A text that identifies the compiler: its file changes with its version."""
     real = os.path.realpath(compiler)
     status = os.stat(real)
     return f"{real} {status.st_size} {status.st_mtime_ns}"
@@ -111,8 +112,8 @@ def _headers_digest() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The compiler, what comes before our flags, all flags, and what the contents of a library depend on beside its
-    source."""
+    """The compiler, the words before our flags, all flags, and everything that the contents of a library depend on
+    beside its source."""
 
     compiler: str
     more: tuple[str, ...]
@@ -121,7 +122,7 @@ class Tools:
 
 
 def tools(options: Options) -> Tools:
-    """What a source is built by; raises where there is no compiler."""
+    """The compiler and flags for these options; raises where there is no compiler."""
     compiler, *more = find_compiler(options.compiler)
     flags = (*more, *FLAGS, *options.cpp_flags)
     called = (program for program in (compiler, *map(shutil.which, more)) if program is not None)
@@ -132,10 +133,11 @@ def tools(options: Options) -> Tools:
 def build(sources: Sequence[str], options: Options, done: Callable[[int, int], None] | None = None) -> list[Library]:
     """Each source as a loaded library: from the cache, or built now, several at once.
 
-    ``done`` is told how many of those that had to be built are, each time that one more is.
+    ``done`` is called with the number built and the number to build, each time that one more is.
     """
     with_tools = tools(options)
     compiler, more, flags = with_tools.compiler, with_tools.more, with_tools.flags
+    # Equal sources are built once.
     texts = {key_of((source, *with_tools.identity)): source for source in sources}
 
     def into(store: Cache, found: dict[str, Path]) -> dict[str, Library]:
@@ -167,8 +169,8 @@ def _in_cache(
     into: Callable[[Cache, dict[str, Path]], dict[str, Library]],
     known: Mapping[str, Path] = MappingProxyType({}),
 ) -> dict[str, Library]:
-    """What is done with a cache and its entries, done with the spare one where it cannot be read, is full or may not
-    hold what is run."""
+    """The libraries by key, made by ``into`` in the first cache that works: ``store``, or the spare one where that
+    cannot be read, is full or may not hold code that is loaded."""
     found: dict[str, Path] = {}
     try:
         found.update({key: path for key in keys if (path := known.get(key) or store.find(key)) is not None})
@@ -177,6 +179,7 @@ def _in_cache(
         return into(store, dict(found))
     except CannotLoad as error:
         failed: InductorError = error
+        # What could not be loaded from here is not handed on to the spare cache.
         found.clear()
     except CacheError as error:
         failed = error
@@ -186,6 +189,7 @@ def _in_cache(
         failed = CacheError(f"there is no room in the kernel cache {store.folder} ({error})")
     if store.spare is None:
         raise failed
+    # Told only after the spare one has worked: its own error would say more.
     loaded = _in_cache(store.spare(), keys, into, found)
     store.told(str(failed))
     return loaded
@@ -247,6 +251,7 @@ def _compile(
             if done is not None:
                 done(len(built), len(sources))
     finally:
+        # One source has failed; compilers that still run would write to a folder that is gone.
         for process in running.values():
             process.kill()
             process.communicate()
@@ -274,13 +279,13 @@ def _finish(process: subprocess.Popen[bytes], library: Path, compiler: str) -> N
 
 
 def _reason(lines: Sequence[str]) -> str:
-    """The line that says what went wrong, not the one by which the linker's caller says that the linker has said it."""
+    """The line that says what went wrong, rather than the compiler's remark that the linker failed."""
     telling = [line for line in lines if ("error" in line or "failed" in line) and "ld returned" not in line]
     return (telling or list(lines))[0]
 
 
 def _silent_end(status: int, compiler: str) -> str:
-    """What to say, and to advise, where the compiler ended without a word."""
+    """The message, with advice, for a compiler that ended without output."""
     if status < 0:
         return (
             f"{signal.strsignal(-status) or f'signal {-status}'} ended it; if memory was short,"
@@ -293,7 +298,7 @@ def _silent_end(status: int, compiler: str) -> str:
 
 
 class CannotLoad(BuildError):
-    """A library that was built: what links it does not suit, or its folder may hold nothing that is run."""
+    """A library that was built and cannot be loaded: another linker's, or in a folder that may not hold code."""
 
 
 def _load(path: Path, from_cache: bool, compiler: str) -> Library:

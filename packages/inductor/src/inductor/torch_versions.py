@@ -1,4 +1,4 @@
-"""The table of torch's insides that compiling an ATen graph stands on."""
+"""The table of torch's private names that compiling an ATen graph depends on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder that shows what every stage made of a graph, with a ``run.py`` that runs the result on its own."""
+"""The trace folder: the result of every stage as files, with a ``run.py`` that runs the compiled graph on its own."""
 
 from __future__ import annotations
 
@@ -67,13 +67,14 @@ def folder(option: bool | str, name: str) -> Path:
 
 
 def run(work: pipeline.Work, option: bool | str) -> CompiledGraph:
-    """Runs the pipeline and writes each stage's texts; what cannot be written is said once and keeps nothing from
-    being compiled."""
+    """Runs the pipeline and writes each stage's texts; a file that cannot be written is reported once and does not keep
+    the graph from being compiled."""
     try:
         pages = _Pages(folder(option, work.name))
     except (OSError, UnicodeError) as error:
         _warn(error)
         return pipeline.run(work)
+    # ``run.py`` is written from the work of the last stage, which ``pipeline.run`` does not return.
     last = work
 
     def observe(stage: pipeline.Stage, after: pipeline.Work) -> None:
@@ -127,6 +128,7 @@ def _write_run(work: pipeline.Work, pages: _Pages) -> None:
 
 
 def _made(given: object, example: object) -> str:
+    """The expression in ``run.py`` that makes an input."""
     if isinstance(given, Buffer) and isinstance(example, torch.Tensor):
         sizes, strides = tuple(int(size) for size in example.shape), tuple(int(stride) for stride in example.stride())
         return f"made({sizes}, {strides}, {given.dtype}, {str(given.device)!r})"

@@ -42,7 +42,7 @@ _POINTERS = {
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A kernel's machine code, and what the driver has to know to start it."""
+    """A kernel's machine code, and the facts that the driver needs to start it."""
 
     code: bytes
     entry: str
@@ -62,8 +62,8 @@ class Binary:
 def load(
     kernels: Sequence[PrintedTritonKernel], devices: Mapping[str, int], store: Cache, options: Options
 ) -> tuple[dict[str, Callable[..., None]], Path]:
-    """A launcher for every kernel by name, on the device ``devices`` says, and the file they are in.  A launcher takes
-    a stream, the addresses of the kernel's buffers and numbers, and its sizes."""
+    """A launcher for every kernel by name, on its device, and the file with their text.  A launcher takes a stream, the
+    addresses of the kernel's buffers and numbers, and its sizes."""
     text = HEADER + "".join(f"\n\n{kernel.text}" for kernel in kernels)
     file = store.keep_text(f"{key_of([text])}.py", text)
     loaded = [Loaded(kernel, file, store, devices[kernel.kernel.name]) for kernel in kernels]
@@ -75,7 +75,7 @@ def load(
 
 
 def compile_apart(kernels: Sequence[Loaded], processes: int | None = None) -> None:
-    """Each different kernel once, several at a time; what fails here fails again where the kernel is asked for."""
+    """Compiles each different kernel once, several at a time.  One that fails here fails again where it is needed."""
     different = {kernel.key(aligned=True): kernel for kernel in kernels if _blocks(kernel.printed) != 0}
     missing = [kernel for key, kernel in different.items() if kernel.store.find_data(f"{key}.cubin") is None]
     if len(missing) > 1 and _has_triton():
@@ -85,7 +85,7 @@ def compile_apart(kernels: Sequence[Loaded], processes: int | None = None) -> No
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A kernel of a file, on a device."""
+    """A kernel in a file, bound for a device."""
 
     printed: PrintedTritonKernel
     file: Path
@@ -103,13 +103,14 @@ class Loaded:
             binary_of(self.printed, self.file, self.store, _architecture(self.device), aligned=True)
 
     def take(self, header: dict[str, Any], code: bytes) -> None:
-        """Machine code that another process made."""
+        """Stores machine code that another process made."""
+        # One that needs scratch memory is compiled again where it is loaded, for its error.
         if not header["scratch"]:
             binary = Binary(code, header["entry"], header["warps"], header["shared"])
             self.store.keep_data(f"{self.key(aligned=True)}.cubin", binary.pack())
 
     def launcher(self, launchers: Launchers) -> Callable[..., None]:
-        """``launch(stream, *addresses, *sizes)``."""
+        """The kernel's ``launch(stream, *addresses, *sizes)``."""
         blocks = _blocks(self.printed)
         if blocks == 0:
             return _nothing
@@ -122,13 +123,14 @@ class Loaded:
     def _in_python(
         self, function: cuda_driver.Function, blocks_of: int | Callable[[Sequence[int]], int]
     ) -> Callable[..., None]:
-        """The launcher for memory wherever it begins, and any sizes."""
+        """The launcher for memory of any alignment, and for any sizes."""
         kernel = self.printed.kernel
         name, pointers, buffers = kernel.name, kernel.pointers, len(kernel.arguments)
         aligned, others = cuda_driver.starter(function), list[cuda_driver.Start]()
 
         def launch(stream: int, *arguments: int) -> None:
             start = aligned
+            # Views may begin anywhere; a kernel for such memory is compiled when the first one comes.
             for pointer in arguments[:pointers]:
                 if pointer % ALIGNMENT:
                     others[:] = others or [cuda_driver.starter(self._function(aligned=False))]
@@ -147,11 +149,11 @@ class Loaded:
 
 
 def _nothing(*_: int) -> None:
-    """Launches a kernel without elements."""
+    """Launches nothing, in the place of a kernel without elements."""
 
 
 def _blocks(printed: PrintedTritonKernel) -> int | Callable[[Sequence[int]], int]:
-    """How many programs run: a number, or where sizes are dynamic a function of them."""
+    """The number of programs; where sizes are dynamic, a function from them to it."""
     programs, sizes = printed.shape.programs, printed.kernel.sizes
     if (known := programs.as_int()) is not None:
         return known
@@ -166,7 +168,7 @@ def _blocks(printed: PrintedTritonKernel) -> int | Callable[[Sequence[int]], int
 
 
 def binary_of(printed: PrintedTritonKernel, file: Path, store: Cache, architecture: int, *, aligned: bool) -> Binary:
-    """From the cache, or compiled and kept there."""
+    """The machine code of a kernel, from the cache, or compiled and kept there."""
     key = key_of((*content(printed), identity(), str(architecture), str(aligned)))
     if (found := store.find_data(f"{key}.cubin")) is not None:
         return Binary.unpack(found)
@@ -176,7 +178,7 @@ def binary_of(printed: PrintedTritonKernel, file: Path, store: Cache, architectu
 
 
 def content(printed: PrintedTritonKernel) -> tuple[str, ...]:
-    """What a kernel does, by whatever name and for whichever operators; layers of a model share their kernels.
+    """The content of a kernel without its name and operators, as parts of a key: layers of a model share their kernels.
 
     The text names no dtypes: the signature does.
     """
@@ -193,7 +195,7 @@ def _signature(printed: PrintedTritonKernel) -> dict[str, str]:
 
 @cache
 def identity() -> str:
-    """Which compiler makes the machine code, and which functions of ours go into it."""
+    """A digest of the compiler that makes the machine code, and of our functions that go into it."""
     try:
         version = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
@@ -219,6 +221,7 @@ def compile_kernel(printed: PrintedTritonKernel, file: Path, architecture: int, 
 
 
 def request_of(printed: PrintedTritonKernel, file: Path, architecture: int, *, aligned: bool) -> Request:
+    """The request to compile a kernel of a file for an architecture."""
     kernel, shape = printed.kernel, printed.shape
     options: dict[str, Any] = {"num_warps": shape.warps, "enable_fp_fusion": False}
     if shape.tiling is not None:

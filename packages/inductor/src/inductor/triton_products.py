@@ -1,4 +1,4 @@
-"""Products of matrices by kernels of ours where they are faster than the library's: part of ``max_autotune``.
+"""Matrix products by our kernels where they are faster than the library's: part of ``max_autotune``.
 
 Every product of a graph on a GPU is timed as it is, with the kernels around it, and as one kernel in several tilings.
 What won is kept in the cache, per device and kernel.
@@ -39,12 +39,13 @@ TILINGS = (
     Tiling(64, 256, 64, 8, 3), Tiling(64, 128, 64, 4, 4), Tiling(128, 64, 64, 4, 4), Tiling(64, 64, 64, 4, 4),
     Tiling(32, 128, 64, 4, 4), Tiling(16, 128, 128, 4, 4), Tiling(16, 64, 128, 4, 4),
 )  # fmt: skip
-"""Columns: rows and columns of a block, how much of the sum is done at once, warps, stages of loads that are under
-way."""
+"""The tilings that are tried.  Columns: rows and columns of a block, the part of the sum done at once, warps, stages of
+loads under way."""
 
 
 def choose(graph: Graph, work: Sequence[Work], options: Options) -> tuple[Graph, Sequence[Work]]:
-    """The work with kernels in the place of calls, where that is faster; the same work where none is."""
+    """The work with kernels in the place of calls where that is faster, and the graph with their buffers; the same
+    objects where none is."""
     on_gpu = any(buffer.device.type == "cuda" for buffer in graph.buffers.values())
     if not on_gpu or not torch.cuda.is_available():
         return graph, work
@@ -66,7 +67,7 @@ def choose(graph: Graph, work: Sequence[Work], options: Options) -> tuple[Graph,
 
 
 def reworked(work: Sequence[Work], taken: set[int], placed: Mapping[int, Sequence[Kernel]]) -> list[Work]:
-    """The work without what is ``taken``, and with kernels at some places."""
+    """The work without the pieces that are ``taken``, with kernels placed at some positions."""
     result: list[Work] = []
     for number, item in enumerate(work):
         result += [item] if number not in taken else placed.get(number, ())
@@ -75,7 +76,7 @@ def reworked(work: Sequence[Work], taken: set[int], placed: Mapping[int, Sequenc
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A way to make a product: the kernels, and the buffers that only they need."""
+    """One way to compute a product: the kernels, and the buffers that only they need."""
 
     tiling: Tiling
     splits: int
@@ -96,7 +97,7 @@ def variant(kernel: Kernel, tiling: Tiling, splits: int, graph: Graph) -> Varian
 
 
 def variants(kernel: Kernel, graph: Graph, processors: int) -> Iterator[Variant]:
-    """What is tried."""
+    """The ways to try."""
     made = kernel.product
     assert made is not None
     length = made.inner.size.as_int() if made.inner.size is not None else None
@@ -126,7 +127,7 @@ def variants(kernel: Kernel, graph: Graph, processors: int) -> Iterator[Variant]
 
 
 def _choice(found: Alternative, work: Sequence[Work], graph: Graph, store: Cache) -> Variant | None:
-    """The fastest way, None where that is the library's."""
+    """The fastest way to compute a product; None where that is the library's."""
     device = graph.buffers[found.kernel.arguments[0].name].device.index or 0
     printed = _printed(found.kernel)
     # Text, versions and device: another of any of these asks again.
@@ -142,6 +143,7 @@ def _choice(found: Alternative, work: Sequence[Work], graph: Graph, store: Cache
 
 
 def _fastest(found: Alternative, work: Sequence[Work], graph: Graph, store: Cache, device: int) -> Variant | None:
+    """The variant that beats the library by a margin, by timing all of them."""
     processors = torch.cuda.get_device_properties(device).multi_processor_count
     ways = list(variants(found.kernel, graph, processors))
     buffers = {name: buffer for way in ways for name, buffer in way.buffers.items()} | graph.buffers
@@ -187,7 +189,7 @@ def _loaded(kernel: Kernel, store: Cache, device: int) -> Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """Random numbers in the place of a graph's buffers, made when asked for."""
+    """Random numbers in the place of a graph's buffers, made when they are needed."""
 
     buffers: Mapping[str, Buffer]
     graph: Graph
@@ -207,7 +209,7 @@ class _Memory:
 
 
 def _run_of(item: Work, memory: _Memory, store: Cache, device: int) -> Callable[[int], None]:
-    """What starts a kernel or a call on a stream."""
+    """A function that starts a kernel or a call on a stream."""
     if isinstance(item, Call):
         return _call_of(item, memory)
     launch = _loaded(item, store, device).launcher(Launchers(None))

@@ -1,4 +1,4 @@
-"""Launch shapes tried out on the device: what ``max_autotune`` asks for.
+"""The tuning of launch shapes on the device, for ``max_autotune``.
 
 The heuristics' guess is one of the candidates, so that nothing becomes slower but by the noise of the clock.  What won
 is kept beside the machine code, per device and kernel: the next process neither compiles nor times the others.
@@ -52,7 +52,8 @@ def _in_shape(printed: PrintedTritonKernel, shape: Shape) -> PrintedTritonKernel
 
 
 def can_be_timed(printed: PrintedTritonKernel) -> bool:
-    """Kernels of known size that are worth it; not those that read positions from tensors, which would be random."""
+    """True for kernels of known size that are worth it; not for those that read positions from tensors, which random
+    numbers are not."""
     arguments = printed.kernel.arguments
     if printed.checked or printed.kernel.sizes:
         return False
@@ -63,12 +64,13 @@ def can_be_timed(printed: PrintedTritonKernel) -> bool:
 
 
 def timings(printed: PrintedTritonKernel, device: int, store: Cache) -> dict[Shape, float]:
-    """Seconds per launch of each candidate that compiles, in turns, medians."""
+    """The median seconds per launch of each candidate that compiles; they are timed in turns."""
     loaded: dict[Shape, Loaded] = {}
     for shape in candidates(printed.shape):
         candidate = _in_shape(printed, shape)
         text = f"{HEADER}\n\n{candidate.text}"
         loaded[shape] = Loaded(candidate, store.keep_text(f"{key_of([text])}.py", text), store, device)
+    # All candidates at once, by processes; below they are found in the cache.
     compile_apart(list(loaded.values()))
     with torch.cuda.device(device):
         arguments = _arguments(printed)
@@ -81,7 +83,7 @@ def timings(printed: PrintedTritonKernel, device: int, store: Cache) -> dict[Sha
 
 
 def _arguments(printed: PrintedTritonKernel) -> list[list[torch.Tensor]]:
-    """Buffers to work on: so many sets of them that the cache does not hold what was touched last."""
+    """Sets of buffers to work on, so many that the cache does not hold the ones used last."""
     given = [(a.numel.as_int() or 0, a.dtype, "cpu" if a.number else "cuda") for a in printed.kernel.arguments]
     total = sum(numel * dtype.itemsize for numel, dtype, _ in given)
     sets = min(costs.GPU.tuning_launches, 1 + costs.GPU.cache_bytes // max(total, 1))
@@ -89,7 +91,7 @@ def _arguments(printed: PrintedTritonKernel) -> list[list[torch.Tensor]]:
 
 
 def random_numbers(numel: int, dtype: torch.dtype, device: str = "cuda") -> torch.Tensor:
-    """Memory to work on: what is computed with zeros is faster than with numbers."""
+    """A buffer of random numbers: computing with zeros would be faster than with real ones."""
     if dtype.is_floating_point:
         return torch.rand(numel, device=device).to(dtype)
     return torch.randint(0, 2, (numel,), device=device).to(dtype)
@@ -102,9 +104,10 @@ def _run(launch: Callable[..., None], sets: Sequence[Sequence[torch.Tensor]]) ->
 
 
 def seconds(run: Callable[[], None]) -> float:
-    """Seconds of a launch on the device, of the many that one call of ``run`` queues."""
+    """The seconds per launch on the device; one call of ``run`` queues many."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     run()
+    # The first run has loaded the kernel.
     sleep(1_000_000)  # all launches are queued before the first one starts
     start.record()
     run()

@@ -1,4 +1,4 @@
-"""Many kernels compiled at once: threads here begin at once, processes join them as soon as they have started.
+"""Parallel compilation of Triton kernels: threads begin at once, processes join them as soon as they have started.
 
 Triton's compiler holds Python's lock for a third of its time, so threads alone give three times the speed of one, on
 however many processors.
@@ -22,7 +22,7 @@ from inductor.runtime.compile_worker import READY, Request
 
 
 class Job(Protocol):
-    """A kernel to compile: here, or there by its request, with the reply's header and machine code taken in."""
+    """A kernel to compile: in this process, or by its request in another, whose reply it takes."""
 
     def request(self) -> Request: ...
     def compile_here(self) -> None: ...
@@ -33,7 +33,8 @@ Waiting: TypeAlias = "queue.SimpleQueue[Job]"
 
 
 def compile_all(jobs: Sequence[Job], processors: int) -> None:
-    """Every job once.  What fails is left undone: it fails again, with its own error, where the kernel is needed."""
+    """Compiles every job once.  One that fails is left undone: it fails again, with its own error, where the kernel is
+    needed."""
     waiting: Waiting = queue.SimpleQueue()
     for job in jobs:
         waiting.put(job)
@@ -43,6 +44,8 @@ def compile_all(jobs: Sequence[Job], processors: int) -> None:
     )
     with ThreadPoolExecutor(threads + len(workers)) as pool:
         there = [pool.submit(worker.drain, waiting) for worker in workers]
+        # Threads come to an end when no jobs wait; a process that has not started by then would find none, and is
+        # stopped.
         for future in [pool.submit(_drain, waiting) for _ in range(threads)]:
             future.result()
         for worker in workers:
@@ -54,6 +57,7 @@ def compile_all(jobs: Sequence[Job], processors: int) -> None:
 
 
 def worker_count(jobs: int, processors: int) -> int:
+    """The number of processes to start: none for few jobs, which threads have done before a process is ready."""
     return (
         min(costs.GPU.compiler_processes, processors - 1, jobs // costs.GPU.jobs_per_process)
         if jobs >= 2 * costs.GPU.jobs_per_process
@@ -62,7 +66,7 @@ def worker_count(jobs: int, processors: int) -> int:
 
 
 def _waiting(jobs: Waiting) -> Iterator[Job]:
-    """What is waiting, until nothing is."""
+    """The jobs in the queue, until it is empty."""
     while True:
         try:
             yield jobs.get_nowait()
@@ -85,7 +89,7 @@ class _Worker:
         self.ready = False
 
     def drain(self, jobs: Waiting) -> None:
-        """Takes jobs once the process is there; it is not, where nothing waits any more or it cannot start."""
+        """Compiles jobs once the process is ready; it never is, where nothing waits any more or it cannot start."""
         self.ready = self.replies.readline() == READY
         if not self.ready:
             return
@@ -101,7 +105,7 @@ class _Worker:
                 job.take(header, code)
 
     def no_more(self) -> None:
-        """Nothing is waiting: a process that has not even started is not waited for."""
+        """Kills a process that has not started yet, now that no jobs wait."""
         if not self.ready:
             self.process.kill()
 

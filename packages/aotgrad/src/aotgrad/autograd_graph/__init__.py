@@ -1,1 +1,1 @@
-"""What the nodes of autograd tell of results, read off while the program is traced."""
+"""Facts about results that autograd's nodes tell, read off while the program is traced."""

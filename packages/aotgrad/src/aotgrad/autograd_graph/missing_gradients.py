@@ -1,4 +1,4 @@
-"""Gradients that are there, and those that are zeros or missing, where some results are not used.
+"""Gradients that exist, are zeros or are missing, where some results are not used.
 
 Every step of autograd is asked as soon as one of its results has a gradient, and what it returns is there, also where
 it depends on no tangent: the gradient of ``x.ne_(y)`` is zeros.  A `torch.autograd.Function` that is told which
@@ -20,7 +20,7 @@ from aotgrad.autograd_graph.result_levels import passed
 from aotgrad.tensors.functional import is_functional
 
 Edges = Collection[tuple[Any, int]]
-"""Steps of autograd, and the numbers of inputs of these."""
+"""Nodes of autograd, and the numbers of their inputs."""
 
 
 def outputs_behind(
@@ -43,8 +43,8 @@ def leaves_behind(outputs: Sequence[torch.Tensor]) -> set[int]:
 
 
 def told_of_missing_gradients(outputs: Sequence[torch.Tensor]) -> str | None:
-    """The name of a function that is told which of its results have no gradient, where that is not the same in every
-    call: it depends on which of ``outputs`` are used."""
+    """The name of a function that is told which of its results have no gradient, where that depends on which of
+    ``outputs`` are used."""
     arriving: dict[Any, list[frozenset[int]]] = {}
     for output in outputs:
         for function, numbers in _results_used(output).items():
@@ -53,7 +53,8 @@ def told_of_missing_gradients(outputs: Sequence[torch.Tensor]) -> str | None:
 
 
 ANSWERS = "tangents"
-"""Under this name a node's ``meta`` has the numbers of tangents without which it is not there, though it read none."""
+"""The key in a node's ``meta`` for the numbers of tangents without which it does not exist, though it read none of
+them."""
 
 
 def reached_by(graph: fx.Graph, tangents: Sequence[fx.Node]) -> dict[fx.Node, tuple[int, ...]]:
@@ -71,9 +72,11 @@ def reached_by(graph: fx.Graph, tangents: Sequence[fx.Node]) -> dict[fx.Node, tu
 def functions_noted(
     outputs: Sequence[torch.Tensor], tangents: Sequence[fx.Node], node_of: Callable[[torch.Tensor], fx.Node]
 ) -> Iterator[Edges]:
-    """While backward of ``outputs`` runs: what a function with a backward of its own is given and answers is there as
-    soon as one gradient arrives, and not without, whatever it is made of.  Yields where it answers with nothing."""
+    """While backward of ``outputs`` runs, marks the values that functions with a backward of their own take and return:
+    they exist as soon as one of the function's gradients arrives, whatever they are made of.  Yields the edges on which
+    such a function returns None."""
     unanswered = set[tuple[Any, int]]()
+    # The tangents behind each node, filled as far as hooks ask.
     known = {node: frozenset((number,)) for number, node in enumerate(tangents)}
 
     def behind(value: Any) -> frozenset[int]:
@@ -85,6 +88,7 @@ def functions_noted(
     def noted(numbers: frozenset[int], value: object) -> Any:
         if not _is_plain(value) or behind(value) == numbers:
             return value
+        # A node of its own carries the mark: the value may be used elsewhere, where it does not hold.
         own = torch.ops.aten.alias.default(value)
         node_of(own).meta[ANSWERS] = numbers
         return own
@@ -108,11 +112,13 @@ def _is_plain(value: object) -> bool:
 
 
 def _functions_behind(outputs: Sequence[torch.Tensor]) -> Iterator[Any]:
+    """The nodes of functions with a backward of their own behind the outputs."""
     behind = set[Any]().union(*(passed(output, set()) for output in outputs))
     return (step for step in behind if isinstance(step, BackwardCFunction))
 
 
 def _tangents_behind(node: fx.Node, known: dict[fx.Node, frozenset[int]]) -> frozenset[int]:
+    # An explicit stack: histories are deeper than Python recurses.
     waiting = [node]
     while waiting:
         unknown = [source for source in waiting[-1].all_input_nodes if source not in known]
@@ -127,7 +133,8 @@ def _tangents_behind(node: fx.Node, known: dict[fx.Node, frozenset[int]]) -> fro
 
 
 def _results_used(output: torch.Tensor) -> dict[Any, frozenset[int]]:
-    """Of each such function behind an output, the numbers of the results by which autograd comes to it."""
+    """For each function with a backward of its own behind an output, the numbers of its results by which autograd comes
+    to it."""
     found: dict[Any, frozenset[int]] = {}
     seen: set[Any] = set()
     waiting = [(output.grad_fn, output.output_nr)]
@@ -154,6 +161,7 @@ def _reached(start: Any, unanswered: Edges) -> set[int]:
             continue
         seen.add((step, certain))
         if isinstance(step, BackwardCFunction):
+            # A function that may be told of missing gradients may answer with none: what is behind it is not certain.
             certain = _wants_zeros(type(step))
         if certain and hasattr(step, "variable"):
             leaves.add(id(step.variable))
@@ -163,7 +171,7 @@ def _reached(start: Any, unanswered: Edges) -> set[int]:
 
 
 def _wants_zeros(node: Any) -> bool:
-    """What a context was told cannot be read from it, but whether the function tells it."""
+    """True unless the function's code calls `set_materialize_grads`: a context does not tell what was set."""
     function = node._forward_cls
     tells = (getattr(method, "__code__", None) for method in (function.forward, function.setup_context))
     return not any(code is not None and "set_materialize_grads" in code.co_names for code in tells)

@@ -1,7 +1,7 @@
-"""Levels of differentiable outputs: those that others come from, and those that have nothing to do with each other.
+"""Levels of differentiable outputs: those that others come from, and those that are independent of each other.
 
 The caller may hang a hook on such an output, keep its gradient, or ask for the gradient with respect to it: autograd
-has to come by there on its way from the others.  What is behind one output must not be come by from another that does
+has to pass there on its way from the others.  What is behind one output must not be reached from another that does
 not come from it: its history may be gone, or wait for a backward of its own.
 Must not know: graphs.
 """
@@ -17,8 +17,8 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Differentiable outputs, by number, that go back together, and what autograd comes to from them: outputs of the
-    stages before and inputs of the graph."""
+    """Differentiable outputs, by number, that go back together, and the nodes that autograd comes to from them: outputs
+    of the stages before and inputs of the graph."""
 
     outputs: tuple[int, ...]
     passed: frozenset[int]
@@ -28,12 +28,13 @@ class Stage:
 def stages(
     others: Sequence[set[int]], inputs: Sequence[set[int]], older: Collection[int], held: Sequence[int]
 ) -> tuple[Stage, ...]:
-    """Level after level, and of each level those apart that have nothing behind them in common; ``others`` and
-    ``inputs`` are what autograd comes to first from each output.
+    """The stages of backward: level after level, and within a level apart where outputs have nothing behind them in
+    common.
 
-    Parameters in common are nothing that keeps two together of which one comes from another output or from one of
-    ``older``, inputs with a history, and the other does not: that is come by from the one alone.  What autograd holds
-    for both is: ``held`` tells it for each output, as bits.
+    ``others`` and ``inputs`` are the outputs and inputs that autograd comes to first from each output.  Inputs in
+    common do not keep two together of which one comes from another output or from one of ``older``, inputs with a
+    history, and the other does not: that one alone leads there.  Nodes that autograd holds for both do: ``held`` has
+    them for each output, as bits.
     """
     level = levels(others)
     found: list[Stage] = []
@@ -41,6 +42,7 @@ def stages(
         here: list[Stage] = []
         for number in (number for number, other in enumerate(level) if other == height):
             one = Stage((number,), frozenset(others[number]), frozenset(inputs[number]))
+            # One output may join several stages of the level, which are one from then on.
             for other in [other for other in here if _together(one, other, older, held)]:
                 here.remove(other)
                 one = Stage((*other.outputs, *one.outputs), one.passed | other.passed, one.inputs | other.inputs)
@@ -57,7 +59,8 @@ def _together(one: Stage, other: Stage, older: Collection[int], held: Sequence[i
 
 
 def inputs_behind(outputs: Sequence[torch.Tensor], leaves: dict[int, int]) -> list[set[int]]:
-    """For each output, the numbers of the ``leaves``, given by id, that autograd comes to other than by an output."""
+    """For each output, the numbers of the ``leaves``, given by id, that autograd comes to without passing another
+    output."""
     edges = {(output.grad_fn, output.output_nr) for output in outputs}
     return [
         {
@@ -70,7 +73,7 @@ def inputs_behind(outputs: Sequence[torch.Tensor], leaves: dict[int, int]) -> li
 
 
 def passed(output: torch.Tensor, edges: set[tuple[object, int]]) -> set[Any]:
-    """All that autograd comes by from an output until it comes to one of ``edges``."""
+    """All nodes that autograd passes from an output until it comes to one of ``edges``."""
     waiting, seen = [output.grad_fn], set[Any]()
     while waiting:
         step = waiting.pop()
@@ -89,6 +92,7 @@ def behind(outputs: Sequence[torch.Tensor]) -> list[set[int]]:
 
 
 def _first(output: torch.Tensor, edges: dict[tuple[object, int], int]) -> set[int]:
+    """The outputs that autograd comes to first from one of them."""
     found: set[int] = set()
     seen: set[Any] = set()
     waiting = [output.grad_fn]
@@ -99,6 +103,7 @@ def _first(output: torch.Tensor, edges: dict[tuple[object, int], int]) -> set[in
         seen.add(step)
         for edge in step.next_functions:
             number = edges.get(edge)
+            # Another output is where the search ends: what is behind it belongs to that one.
             if number is None:
                 waiting.append(edge[0])
             else:
@@ -107,7 +112,7 @@ def _first(output: torch.Tensor, edges: dict[tuple[object, int], int]) -> set[in
 
 
 def levels(others: Sequence[set[int]]) -> tuple[int, ...]:
-    """For each output, how many are behind one another between it and the inputs."""
+    """For each output, the longest chain of other outputs between it and the inputs."""
     known: dict[int, int] = {}
     for start in range(len(others)):
         waiting = [start]

@@ -1,4 +1,4 @@
-"""Inputs that autograd saved as the call left them: whoever writes to one before backward is refused, as in eager.
+"""Inputs that autograd saved as the call left them: writing to one before backward is refused, as in eager.
 
 A graph saves what its own backward reads, of an input that it changed a value of its own.  So it is noted which inputs
 autograd saved while the program was traced, their versions when all is written back, and backward compares these.
@@ -20,7 +20,7 @@ from aotgrad.tensors.symbols import size_hint
 from aotgrad.torch_versions import unsafe_set_version_counter, version_of
 
 _APART = 16
-"""Writes to one input that a program may make, as a power of two."""
+"""The writes to one input that a program may make, as a power of two."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,14 +33,14 @@ class SavedInput:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Which inputs are noted together, as the same results need them: the groups, and for each result its group."""
+    """Groups of inputs that the same results need, and for each result its group."""
 
     groups: tuple[tuple[SavedInput, ...], ...] = ()
     of_results: tuple[int | None, ...] = ()
 
 
 def grouped(saved: Sequence[frozenset[SavedInput]]) -> Noted:
-    """For what was saved behind each result."""
+    """The groups of inputs that were saved behind each result."""
     each = [tuple(sorted(inputs)) for inputs in saved]
     groups = sorted(set(each) - {()})
     return Noted(tuple(groups), tuple(groups.index(inputs) if inputs else None for inputs in each))
@@ -48,7 +48,8 @@ def grouped(saved: Sequence[frozenset[SavedInput]]) -> Noted:
 
 @contextmanager
 def numbered_versions(inputs: Mapping[int, torch.Tensor]) -> Iterator[None]:
-    """The version of a tensor tells which input it looks at, until whoever made the inputs finds them as they were."""
+    """Sets the version of each input to a range of its own meanwhile, so that the version of a saved tensor tells which
+    input it views."""
     values = {number: value for number, value in inputs.items() if not value.is_inference()}
     before = [int(version_of(value)) for value in values.values()]
     unsafe_set_version_counter(list(values.values()), [number + 1 << _APART for number in values])
@@ -59,7 +60,7 @@ def numbered_versions(inputs: Mapping[int, torch.Tensor]) -> Iterator[None]:
 
 
 def inputs_saved(node: object) -> frozenset[SavedInput]:
-    """The inputs that a node of autograd saved as they are now."""
+    """The inputs that a node of autograd saved in their present state."""
     values = [value for value in _saved(node) if not value.is_inference()]
     found = ((int(version_of(value)) >> _APART, value) for value in values)
     return frozenset(SavedInput(number - 1, tuple(map(size_hint, value.shape))) for number, value in found if number)
@@ -83,7 +84,7 @@ def _saved(node: object) -> Iterable[torch.Tensor]:
 
 
 def saved_names(kind: type) -> tuple[str, ...]:
-    """The attributes of a kind of autograd's nodes by which what they save is read."""
+    """The attributes in which autograd nodes of a class save tensors."""
     known = STATE.saved_names.get(kind)
     if known is None:
         known = tuple(name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_"))
@@ -92,7 +93,8 @@ def saved_names(kind: type) -> tuple[str, ...]:
 
 
 def note_saved(results: Sequence[torch.Tensor], group: int, saved: Sequence[torch.Tensor]) -> None:
-    """Inputs as they are once the call is over, kept by the nodes behind its results as autograd keeps others."""
+    """Saves inputs as they are once the call is over, on the nodes behind its results, as autograd keeps saved
+    tensors."""
     plain = [each for each in saved if not each.is_inference()]
     holder = keep(plain)
     for result in results:
@@ -102,20 +104,22 @@ def note_saved(results: Sequence[torch.Tensor], group: int, saved: Sequence[torc
 
 
 def refuse_written(ctx: object, group: int) -> None:
-    """Raises what autograd does where an input of the group was written to since."""
+    """Raises autograd's error where an input of the group was written to since."""
     noted = getattr(ctx, "noted", None)
     if noted and group in noted:
         noted[group].grad_fn.saved_tensors  # noqa: B018 - asking compares their versions
 
 
 def keep(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A tensor whose node of autograd keeps these with their versions."""
+    """A tensor whose autograd node holds these tensors with their versions."""
     with torch.enable_grad():
         holder: torch.Tensor = _Holder.apply(torch.empty(0, requires_grad=True), tensors)
     return holder
 
 
 class _Holder(torch.autograd.Function):
+    """A function that saves tensors and computes nothing."""
+
     @staticmethod
     def forward(ctx: Any, leaf: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor:
         ctx.save_for_backward(*values)

@@ -1,6 +1,6 @@
 """Tensors that autograd holds for backward, read off the nodes that it made while the program was traced.
 
-A node that holds saved tensors frees them when backward has come by, and whoever comes again is told so.  Results that
+A node that holds saved tensors frees them when backward has passed, and a second backward is told so.  Results that
 have such nodes in common cannot be differentiated one after another without ``retain_graph``; those that have none can,
 as often as one likes.
 Must not know: graphs, what is saved for the compiled backward.
@@ -22,8 +22,8 @@ from aotgrad.torch_versions import is_checkpoint_valid
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What autograd comes by from one result: nodes that hold tensors, as bits, whether reentrant checkpoints, and the
-    inputs of the graph that were saved as the call leaves them."""
+    """The parts of autograd's graph behind one result: nodes that hold tensors, as bits, whether reentrant checkpoints,
+    and the inputs of the graph that were saved as the call leaves them."""
 
     held: int
     checkpoint: bool = False
@@ -31,11 +31,11 @@ class Behind:
 
 
 TOGETHER = Behind(1)
-"""For results that autograd does not follow one by one."""
+"""The value for results that autograd does not follow one by one."""
 
 
 def behind_each(outputs: Sequence[torch.Tensor]) -> tuple[Behind, ...]:
-    """For each output; what is behind another output belongs to that one."""
+    """For each output what is behind it; what is behind another output belongs to that one."""
     edges = {(output.grad_fn, output.output_nr) for output in outputs}
     holding: dict[Any, int] = {}
     saved: dict[Any, frozenset[SavedInput]] = {}
@@ -54,17 +54,18 @@ def behind_each(outputs: Sequence[torch.Tensor]) -> tuple[Behind, ...]:
 
 
 def _holds(node: object) -> bool:
+    """True if a node of autograd holds saved tensors."""
     if isinstance(node, BackwardCFunction):
         try:
             return bool(node._raw_saved_tensors)
-        except RuntimeError:  # the program has come by and freed it: who reads it is refused while backward is traced
+        except RuntimeError:  # the program's own backward has freed it: a read is refused while backward is traced
             return False
     kind: Any = type(node)
     return kind.__name__ == "CopySlices" or bool(saved_names(kind))
 
 
 def refuse_second_time() -> None:
-    """Raises what autograd does, in its own words.
+    """Raises autograd's own error for a second backward through freed tensors.
 
     Hooks on saved tensors that are in force are not asked: a checkpoint's would run its function again.
     """
@@ -79,6 +80,6 @@ def _as_it_is(saved: torch.Tensor) -> torch.Tensor:
 
 
 def refuse_partial_checkpoint() -> None:
-    """Raises what a reentrant checkpoint does where gradients of some inputs alone are asked for."""
+    """Raises a reentrant checkpoint's error where gradients of some inputs alone are asked for."""
     if not is_checkpoint_valid():
         torch.utils.checkpoint.CheckpointFunction.backward(None)

@@ -1,1 +1,2 @@
-"""The autograd functions around compiled graphs: when backward is compiled, for which tangents, and once more."""
+"""The autograd functions around compiled graphs: when backward is compiled, for which tangents, and gradients of
+gradients."""

@@ -20,7 +20,7 @@ from aotgrad.torch_versions import aten
 
 
 def has_known_sizes(half: Half) -> bool:
-    """Whether the graph is given all that its values' sizes are computed from: zeros can be written into it then."""
+    """True if the graph's inputs tell every size in it, so that zeros of its sizes can be written into it."""
     values = [node.meta.get("val") for node in half.module.graph.nodes]
     tensors = (value for value in values if isinstance(value, torch.Tensor))
     varying = [size for tensor in tensors for size in tensor.shape if not isinstance(size, int)]
@@ -31,13 +31,13 @@ def has_known_sizes(half: Half) -> bool:
 
 
 def _varying_sizes(graph: fx.Graph) -> list[fx.Node]:
-    """The numbers that the graph is given."""
+    """The symbolic numbers that the graph is given."""
     return [node for node in graph.find_nodes(op="placeholder") if isinstance(node.meta.get("val"), SYM_TYPES)]
 
 
 def without_tangents(half: Half, absent: Collection[int]) -> Half:
-    """The backward graph that neither takes the tangents of these numbers, nor returns gradients that need them; what
-    forward saved for those alone it does not take either."""
+    """The backward graph without the tangents of these numbers, and without gradients that need them; it does not take
+    what forward saved for those alone."""
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     returned: Any = graph.graph_copy(half.module.graph, copies)
     tangents = [copies[n] for n in half.module.graph.nodes if n in copies and isinstance(n.meta.get("role"), Tangent)]
@@ -54,6 +54,7 @@ def without_tangents(half: Half, absent: Collection[int]) -> Half:
         node.args = fx.map_arg(node.args, lambda n: replaced.get(n, n))
         node.kwargs = fx.map_arg(node.kwargs, lambda n: replaced.get(n, n))
         if not zero.isdisjoint(node.all_input_nodes):
+            # Most sums in backward add up gradients: they need no zeros at all.
             other = _other_summand(node, zero)
             if other is not None:
                 replaced[node] = other
@@ -71,13 +72,14 @@ def without_tangents(half: Half, absent: Collection[int]) -> Half:
 
 
 def saved_read(backward: Half, fewer: Half) -> list[bool]:
-    """Which of the saved tensors of a backward one for fewer tangents reads, too."""
+    """For each saved tensor of a backward whether one for fewer tangents reads it, too."""
     read = set(fewer.inputs)
     return [role in read for role in backward.inputs if isinstance(role, Saved)]
 
 
 def drop_absent(graph: fx.Graph, absent: Collection[int]) -> None:
-    """Zeros for what hangs on these tangents alone, which come as zeros: not all is zero that is made of zeros."""
+    """Replaces values that depend on these tangents alone by zeros.  The tangents still come, as zeros; but not
+    everything made of zeros is zero."""
     tangents = [node for node in graph.find_nodes(op="placeholder") if isinstance(node.meta.get("role"), Tangent)]
     zero = {node for node, by in reached_by(graph, tangents).items() if by and set(absent).issuperset(by)}
     for node in [node for node in zero if node.op == "call_function"]:
@@ -88,12 +90,12 @@ def drop_absent(graph: fx.Graph, absent: Collection[int]) -> None:
 
 
 def _is_there(role: OutputRole, absent: Collection[int]) -> bool:
-    """Whether a gradient that comes to zero is one that autograd finds, and not a missing one."""
+    """True for a gradient that is zero to autograd, and not missing."""
     return isinstance(role, Gradient) and not set(role.tangents) <= set(absent)
 
 
 def _other_summand(node: fx.Node, zero: Collection[fx.Node]) -> fx.Node | None:
-    """What a sum with zero comes to, if it is another value as it stands."""
+    """The other summand of a sum with zero, if the sum is that value as it stands."""
     if node.target is not aten.add.Tensor or node.kwargs:
         return None
     left, right = node.args
@@ -110,12 +112,13 @@ def _kind(node: fx.Node) -> Any:
 
 
 def _as_formulas(sizes: Sequence[Any]) -> list[object]:
-    """To be compared as they are written: asking symbols whether they are equal would be relied on."""
+    """Sizes for comparison as they are written: asking symbols whether they are equal would make a guard of the
+    answer."""
     return [size if isinstance(size, int) else size.node.expr for size in sizes]
 
 
 def _write_zeros(graph: fx.Graph, reader: fx.Node, zero: Collection[fx.Node]) -> None:
-    """`reader` reads zeros of the kind that it expects."""
+    """Has `reader` read zeros in place of values that are zero."""
     for source in [node for node in reader.all_input_nodes if node in zero]:
         with graph.inserting_before(reader):
             reader.replace_input_with(source, _zeros(graph, source))
@@ -130,7 +133,7 @@ def _zeros(graph: fx.Graph, source: fx.Node) -> fx.Node:
 
 
 def _sizes(graph: fx.Graph, sizes: Sequence[Any]) -> list[Any]:
-    """These, computed from the sizes that the graph is given."""
+    """The sizes as arguments of a node, computed from those that the graph is given."""
     if all(isinstance(size, int) for size in sizes):
         return list(sizes)
     nodes = SizeNodes(graph)

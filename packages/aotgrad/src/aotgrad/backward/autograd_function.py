@@ -80,7 +80,8 @@ def _as_forward_has_them(layout: Layout, apply: Callable[..., Any]) -> Callable[
 
 
 def apart_from(unconnected: frozenset[int], apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Whoever asks for the gradient of such an input is told so at once, and no backward runs for it."""
+    """`apply` with those inputs detached: asking for the gradient of one is an error at once, and no backward runs for
+    it."""
     if not unconnected:
         return apply
     return lambda *inputs: apply(
@@ -198,6 +199,7 @@ def _write_gradients(source: Source, plan: Plan, tangents: int, fewer: bool) -> 
         source.add(f"except (TypeError, ValueError) as e: refuse_miscount(e, 'backward', {len(names)}); raise", 2)
     else:
         source.add(run, 2)
+    # Zeros stood in for absent tangents: a gradient of those alone is undefined in eager, not zero.
     if tangents > 1 and not fewer:
         source.add("if absent:", 2)
         for index, role in gradients.items():
@@ -213,7 +215,7 @@ _ORDERS = {
 
 
 def _in_format(value: torch.Tensor, layout: torch.memory_format) -> torch.Tensor:
-    """`contiguous`, which knows but one format of the tensors of a transform."""
+    """`contiguous` for any tensor: of those of a transform torch's own knows one format only."""
     order = _ORDERS[layout]
     if order is not None and is_batched(value):
         return _dense(value, order)
@@ -246,7 +248,7 @@ class DifferentiableBackward:
     def by_role(
         self, ctx: object, arriving: Sequence[object], place: int = 0, below: Mapping[int, torch.Tensor] | None = None
     ) -> dict[Gradient, Any] | str:
-        """The gradients for these tangents of the stage at `place`, or why there are none that can be differentiated;
+        """The gradients for these tangents of the stage at `place`, or the reason why they cannot be differentiated;
         ``below``: the histories of results of other stages."""
         absent = frozenset(index for index, tangent in enumerate(arriving) if tangent is None)
         read = self._plan.read[place]
@@ -304,7 +306,7 @@ def arranged(ctx: Any, order: int, arrived: tuple[Any, MemoryLayout]) -> torch.T
 
 
 def _once(backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any], reason: str) -> Any:
-    """Gradients that say why they cannot be differentiated again, should anyone try."""
+    """Gradients that cannot be differentiated again, and raise the reason where somebody tries."""
     reached_from = ctx.inputs
     with torch.no_grad():
         gradients = backward(ctx, *tangents)
@@ -317,12 +319,14 @@ def refused(reason: str, gradients: Sequence[object], reached_from: Sequence[obj
 
 
 def as_they_came(inputs: Sequence[object], changed: Collection[int]) -> tuple[Any, ...]:
-    """The inputs, where they are about to be changed as other tensors with the history that they have until then."""
+    """The inputs; those about to be changed as other tensors, with the history that they have until then."""
     with torch.enable_grad():
         return tuple(_AsItCame.apply(value) if index in changed else value for index, value in enumerate(inputs))
 
 
 class _AsItCame(torch.autograd.Function):
+    """The identity, as a node of its own between a tensor and its history."""
+
     @staticmethod
     def forward(ctx: object, value: torch.Tensor) -> torch.Tensor:
         return value.detach()
@@ -346,7 +350,7 @@ class _Refused(torch.autograd.Function):
 
 
 class FewerTangents:
-    """Backward for calls in which some tangents do not arrive; compiled for each set of absent ones that occurs."""
+    """The backward for calls in which some tangents do not arrive; compiled for each set of absent ones that occurs."""
 
     def __init__(self, plan: Plan, graphs: Graphs, compile_backward: CompileBackward) -> None:
         self._plan, self._graphs, self._compile = plan, graphs, compile_backward
@@ -376,7 +380,7 @@ class FewerTangents:
 
 
 def _compiled_on_first_call(compile_backward: Callable[[], Boxed], namespace: dict[str, Any]) -> Boxed:
-    """Backward is compiled when it is first needed; later calls find the compiled function in its place."""
+    """A backward that is compiled when it is first needed, and then puts the compiled function in its place."""
     lock = threading.Lock()
 
     def first_call(inputs: list[Any]) -> Sequence[Any]:

@@ -33,6 +33,7 @@ def compiled_or_batched(half: Callable[[], Half], tangents: int, make: Callable[
             if one_by_one is None:
                 one_by_one = run_eagerly(half().module, half().example_inputs)
             return one_by_one(inputs)
+        # Asked again under the lock: another thread may have compiled it meanwhile.
         if compiled is None:
             with lock:
                 compiled = compiled or make()
@@ -42,5 +43,5 @@ def compiled_or_batched(half: Callable[[], Half], tangents: int, make: Callable[
 
 
 def is_batched(value: torch.Tensor) -> bool:
-    """Whether `value` is a tensor of a transform."""
+    """True for a tensor of a functorch transform, such as `vmap`."""
     return bool(is_legacy_batchedtensor(value) or is_functorch_wrapped_tensor(value))

@@ -1,4 +1,4 @@
-"""Formulas of backward that are others where a graph of the gradients is wanted, written as they are then.
+"""Formulas of backward that differ where a graph of the gradients is wanted, put in place of the traced ones.
 
 Backward of `det`, `slogdet` and `solve` solves with the factors that forward found, through which nothing is
 differentiated; where a graph is wanted it solves with the matrix itself.  That of `cumprod` is by quotients, unless one
@@ -18,16 +18,16 @@ from aotgrad.errors import Unsupported
 from aotgrad.torch_versions import aten
 
 _FACTORS = {aten._linalg_det.default: 1, aten._linalg_slogdet.default: 2, aten._linalg_solve_ex.default: 1}
-"""Which result of an operator is the factors of its matrix, that autograd takes for constants."""
+"""The position, among an operator's results, of the factors of its matrix, which autograd takes for constants."""
 
 _HINT = 'run it eagerly (with compile-api: backend="eager")'
 
 _SAME_FACTORS = frozenset({aten.add.Tensor, aten.clone.default, aten.alias.default})
-"""What backward does to factors: those of a singular matrix it moves a little."""
+"""Operators that backward applies to factors: it perturbs those of a singular matrix a little."""
 
 
 def solve_with_matrices(graph: fx.Graph) -> None:
-    """Solve with the matrix wherever backward does so with the factors of one that the graph knows."""
+    """Solves with the matrix itself wherever backward does so with its factors, if the graph knows the matrix."""
     for node in graph.find_nodes(op="call_function", target=aten.linalg_lu_solve.default):
         matrix = _factored(node.args[0])
         if matrix is not None:
@@ -36,7 +36,8 @@ def solve_with_matrices(graph: fx.Graph) -> None:
 
 
 def refuse_zeros_in_running_products(graph: fx.Graph) -> None:
-    """Backward of `cumprod` asks whether an element is zero, and takes derivatives by that one for zero if it is."""
+    """Puts a check behind the question of `cumprod`'s backward whether an element is zero: it treats derivatives by
+    that one as zero."""
     products = {node.args[0] for node in graph.find_nodes(op="call_function", target=aten.cumprod.default)}
     for node in graph.find_nodes(op="call_function", target=aten.any.default):
         asked: Any = node.args[0]
@@ -57,7 +58,7 @@ def _none_is_zero(one_is: torch.Tensor) -> torch.Tensor:
 
 
 def _factored(node: Any) -> fx.Node | None:
-    """Of which matrix these are the factors."""
+    """The matrix that these are the factors of; None if it is not known."""
     while node.target in _SAME_FACTORS:
         node = node.args[0]
     if node.target is not operator.getitem:
@@ -67,7 +68,7 @@ def _factored(node: Any) -> fx.Node | None:
 
 
 def solved(matrix: torch.Tensor, right: torch.Tensor, *, left: bool) -> torch.Tensor:
-    """What all these formulas solve for: the adjoint of the matrix times the answer is what is given."""
+    """The solution of the adjoint system, the form that all these formulas have."""
     batch = torch.broadcast_shapes(matrix.shape[:-2], right.shape[:-2])  # a matrix is not to look like many vectors
     result: torch.Tensor
     try:

@@ -1,4 +1,4 @@
-"""Gradients that can be differentiated again: the joint graph, run operator by operator under autograd.
+"""Gradients of gradients: the joint graph, run operator by operator under autograd.
 
 A compiled backward is nothing that autograd can look into.  A caller who asks for a graph of the gradients
 (`create_graph`) has them computed once more, from forward's inputs and the tangents, by the operators of the joint
@@ -41,11 +41,11 @@ _WITHOUT_FORMULA = (
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Computes the gradients `roles` from `[*forward inputs, *tangents, *taken, *own, *below]`.
+    """A function of `[*forward inputs, *tangents, *taken, *own, *below]` to the gradients `roles`.
 
     `taken` are indices of saved tensors, `own` the numbers of results that come as they are, `below` of those whose
-    histories come alone, as `history_of` makes them.  `read` are the forward inputs that must still be what they were,
-    and `holds` says which saved tensors must.
+    histories come alone, as `history_of` makes them.  `read` are the forward inputs that must still be unchanged, and
+    `holds` says which saved tensors must.
     """
 
     run: Boxed
@@ -58,7 +58,7 @@ class Again:
 
 
 def inputs_read(joint: JointGraph) -> tuple[int, ...]:
-    """The forward inputs that must still be what they were when the gradients are computed again."""
+    """The forward inputs that must still be unchanged when the gradients are computed again."""
     read = _needed_again(joint)
     return tuple(
         index
@@ -76,21 +76,22 @@ def _needed_again(joint: JointGraph) -> set[fx.Node]:
 
 
 def always_kept(joint: JointGraph) -> set[str]:
-    """The names of values that computing the gradients again takes from what forward saved, if it saved them."""
+    """The names of values that computing the gradients again takes from the saved tensors, if forward saved them."""
     passed = _passed(joint.graph, _gradients(joint, _roles(joint)))
     return {node.name for node in joint.graph.nodes if _may_be_taken(node, passed)}
 
 
 def _may_be_taken(node: fx.Node, passed: Collection[fx.Node]) -> bool:
-    """Whether what forward saved of this is taken in place of computing it again."""
+    """True if the saved value of this node is taken instead of computing it again."""
     return _lost(node) or (node.op == "call_function" and node not in passed)
 
 
 def lost_inputs(joint: JointGraph, pair: Pair) -> list[fx.Node]:
-    """The inputs that the function changes whose old values computing the gradients again reads, unless forward saves
-    them."""
+    """The inputs that the function changes and whose old values computing the gradients again reads, unless forward
+    saves them."""
     saved = {role.name for role in pair.forward.outputs if isinstance(role, Saved)} & always_kept(joint)
     own = set(results_read(joint)[0].own) if not joint.stages else set[int]()
+    # Results come as the caller has them: nothing behind them is computed again.
     given = {node for node, number in _results(joint).items() if number in own}
     found: dict[fx.Node, None] = {}
     seen: set[fx.Node] = set()
@@ -111,22 +112,25 @@ def lost_inputs(joint: JointGraph, pair: Pair) -> list[fx.Node]:
 
 
 def _running_statistics_apart(node: fx.Node) -> list[fx.Node]:
-    """What a node reads; of a batch norm in training, what its values depend on."""
+    """The inputs of a node; of a batch norm in training, those that its values depend on."""
     if node.target is aten._native_batch_norm_legit_functional.default and node.args[5]:
         return [each for each in (*node.args[:3], *node.args[5:]) if isinstance(each, fx.Node)]
     return node.all_input_nodes
 
 
 def _lost(node: fx.Node) -> bool:
-    """Whether this is an input that the function writes to."""
+    """True for an input that the function writes to."""
     return node.op == "placeholder" and bool(getattr(node.meta.get("role"), "mutated", False))
 
 
 @dataclass(frozen=True, slots=True)
 class ResultsRead:
-    """Differentiable results, by number, that the gradients of some of them are computed from: `own` are among those
-    some, `below` is what these come from.  ``computed_again``: whether a checkpoint computes one of the own again, so
-    that the gradients themselves do not need what the caller has of it."""
+    """Differentiable results, by number, that the gradients of some of them are computed from: `own` are among those,
+    `below` are those that they come from.
+
+    ``computed_again``: a checkpoint computes one of the own again, so that the gradients themselves do not need the
+    caller's tensor.
+    """
 
     own: tuple[int, ...] = ()
     below: tuple[int, ...] = ()
@@ -134,7 +138,7 @@ class ResultsRead:
 
 
 def results_read(joint: JointGraph) -> tuple[ResultsRead, ...]:
-    """For each stage, or for the whole where there are none, the results that a derivative of its gradients goes by."""
+    """For each stage, or for the whole where there are none, the results that a derivative of its gradients passes."""
     followed, numbers = _followed(joint.graph), _results(joint)
     if not joint.stages:
         everything = frozenset(range(len(joint.behind)))
@@ -145,6 +149,7 @@ def results_read(joint: JointGraph) -> tuple[ResultsRead, ...]:
     below: dict[int, frozenset[int]] = {}
     found = []
     for stage in joint.stages:
+        # Directly or through other results.
         behind = stage.passed.union(*(below[number] for number in stage.passed))
         below.update(dict.fromkeys(stage.outputs, behind))
         found.append(_results_read(joint, frozenset(stage.outputs), behind, hangs_on, numbers))
@@ -158,12 +163,16 @@ def _results_read(
     hangs_on: Mapping[fx.Node, frozenset[int]],
     numbers: Mapping[fx.Node, int],
 ) -> ResultsRead:
-    """Of the results `own` and `below`, those that the gradients of `own` read first; ``hangs_on``: for each value that
-    derivatives go through, the tangents behind it.  Of others a value may be read that was detached."""
+    """Of the results `own` and `below`, those that the gradients of `own` read first.
+
+    ``hangs_on``: for each value that derivatives go through, the tangents behind it.  Of others a detached value may be
+    read.
+    """
     seen: set[fx.Node] = set()
     pending = _gradients(joint, [role for role in _roles(joint) if not own.isdisjoint(role.tangents)])
     while pending:
         node = pending.pop()
+        # A value that hangs on tangents of other stages alone is none of this gradient's.
         if node not in seen and node in hangs_on and not (hangs_on[node] and own.isdisjoint(hangs_on[node])):
             seen.add(node)
             if node not in numbers:
@@ -191,6 +200,7 @@ def compute_again(
     copies: dict[fx.Node, fx.Node] = {}
     graph.graph_copy(joint.graph, copies)
     graph.output(tuple(copies[node] for node in _gradients(joint, roles)))
+    # In this order: later steps look at what is still read once absent tangents and saved values have gone.
     drop_absent(graph, absent)
     _go_by_histories(graph, copies, _results(joint))
     refuse_zeros_in_running_products(graph)
@@ -214,7 +224,7 @@ def compute_again(
 
 
 def _refuse_lost(graph: fx.Graph, joint: JointGraph) -> None:
-    """What forward drew or wrote over, and is read."""
+    """Refuses graphs that read what forward drew at random or wrote over."""
     for node in graph.nodes:
         if is_random(node):
             raise Unsupported(f"forward did not save what {node.target} drew", "the gradient cannot be computed again")
@@ -229,7 +239,7 @@ def _refuse_lost(graph: fx.Graph, joint: JointGraph) -> None:
 
 
 def _changed_at(joint: JointGraph, name: str) -> str:
-    """The line that wrote to an input, where the graph knows it."""
+    """The line of the program that wrote to an input, where the graph knows it."""
     names = [node.name for node in joint.graph.find_nodes(op="placeholder")]
     written = zip(joint.outputs, joint.values, strict=True)
     values = (value for role, value in written if isinstance(role, UpdatedInput) and names[role.input] == name)
@@ -245,9 +255,10 @@ def _gradients(joint: JointGraph, roles: Sequence[Gradient]) -> list[fx.Node]:
 
 
 def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[str]) -> tuple[int, ...]:
-    """Put inputs in place of what forward saved and no derivative goes through, and say which saved tensors those are.
+    """Puts inputs in place of values that forward saved and no derivative goes through; returns which saved tensors
+    those are.
 
-    Among them is all that was drawn at random.
+    Among them is everything drawn at random.
     """
     passed = _passed(graph, [node for node in graph.output_node().args[0] if isinstance(node, fx.Node)])
     taken: list[int] = []
@@ -259,6 +270,7 @@ def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[st
         with graph.inserting_after(last):
             last = graph.placeholder(f"taken_{len(taken)}")
         last.meta["val"] = node.meta.get("val")
+        # The mask alone is saved; dropout's values follow from it.
         if is_dropout_mask(node):
             dropout_from_mask(graph, node.all_input_nodes[0], mask=last)
         if _lost(node) and node in passed:
@@ -270,7 +282,7 @@ def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[st
 
 
 def _take_old_value(graph: fx.Graph, node: fx.Node, value: fx.Node) -> None:
-    """In place of a changed input what it was, with the history with which it came."""
+    """Puts the old value of a changed input in its place, with the history with which it came."""
     with graph.inserting_before(next(each for each in graph.nodes if each.op != "placeholder")):
         old = graph.call_function(with_history, (value, node))
     old.meta = {"val": node.meta.get("val")}
@@ -282,8 +294,8 @@ def _takes_history_alone(user: fx.Node, node: fx.Node) -> bool:
 
 
 def _go_by_histories(graph: fx.Graph, copies: Mapping[fx.Node, fx.Node], results: Collection[fx.Node]) -> None:
-    """Put where autograd went on otherwise than the operators say into the graph; results have the history that the
-    caller sees."""
+    """Puts into the graph the places where autograd's history differs from the operators; results have the history that
+    the caller sees."""
     stands = dict(copies)
     for node, copy in copies.items():
         before = node.meta.get(HISTORY)
@@ -295,6 +307,7 @@ def _go_by_histories(graph: fx.Graph, copies: Mapping[fx.Node, fx.Node], results
                 if before not in stands:
                     raise Unsupported("what autograd knows of a value is no longer in the graph", "run it eagerly")
                 stands[node] = graph.call_function(with_history, (copy, stands[before]))
+            # Between values without history nothing has to be cut.
             elif APART in node.meta and not all(APART in user.meta for user in node.users):
                 stands[node] = graph.call_function(aten.detach.default, (copy,))
             else:
@@ -304,7 +317,7 @@ def _go_by_histories(graph: fx.Graph, copies: Mapping[fx.Node, fx.Node], results
 
 
 def _take_results(graph: fx.Graph, results: Mapping[fx.Node, int]) -> tuple[int, ...]:
-    """Put the results that are read in place of what computes them again, and say which those are."""
+    """Puts the results that are read in place of their recomputation; returns their numbers."""
     given = _more_inputs(graph, "own", results)
     for node, number in results.items():
         node.replace_all_uses_with(given[number])
@@ -312,7 +325,7 @@ def _take_results(graph: fx.Graph, results: Mapping[fx.Node, int]) -> tuple[int,
 
 
 def _take_histories(graph: fx.Graph, results: Mapping[fx.Node, int]) -> tuple[int, ...]:
-    """Give what is computed again the histories of the results that it is, and say which those are."""
+    """Gives recomputed values the histories of the results that they are; returns the numbers of those."""
     given = _more_inputs(graph, "below", results)
     for node, number in results.items():
         with graph.inserting_after(node):
@@ -335,8 +348,8 @@ def _more_inputs(graph: fx.Graph, name: str, read: Mapping[fx.Node, int]) -> dic
 
 
 def plainly_applied(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """``apply`` without the check for functorch transforms that `torch.autograd.Function` adds: no compiled graph takes
-    their tensors."""
+    """The function's ``apply`` without the check for functorch transforms that `torch.autograd.Function` adds: no
+    compiled graph takes their tensors."""
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
     return apply
 
@@ -348,6 +361,8 @@ def history_of(result: torch.Tensor) -> torch.Tensor:
 
 
 class _History(torch.autograd.Function):
+    """The function from a result to a tensor without memory that shares its history."""
+
     @staticmethod
     def forward(ctx: object, result: torch.Tensor) -> torch.Tensor:
         return torch.empty_strided(result.shape, (0,) * result.dim(), dtype=result.dtype, device=result.device)
@@ -361,12 +376,14 @@ _history = plainly_applied(_History)
 
 
 def with_history(value: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
-    """`value` with the history that is given, and not its own."""
+    """`value` with the given history instead of its own."""
     result: torch.Tensor = _WithHistory.apply(value.detach(), history)
     return result
 
 
 class _WithHistory(torch.autograd.Function):
+    """The function from a value and a history to the value that has it."""
+
     @staticmethod
     def forward(ctx: object, value: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
         return value.detach()
@@ -377,7 +394,7 @@ class _WithHistory(torch.autograd.Function):
 
 
 def _followed(graph: fx.Graph) -> set[fx.Node]:
-    """What derivatives go through: computed from inputs that require grad, but neither drawn nor counted."""
+    """The values that derivatives go through: computed from inputs that require grad, neither drawn nor counted."""
     followed: set[fx.Node] = set()
     for node in graph.nodes:
         if node.op == "placeholder":
@@ -394,7 +411,7 @@ def _goes_on_to(node: fx.Node) -> Sequence[fx.Node]:
 
 
 def _passed(graph: fx.Graph, gradients: Sequence[fx.Node]) -> set[fx.Node]:
-    """What derivatives of the gradients go through, and take no other history there."""
+    """The values that derivatives of the gradients go through with the history of their operators."""
     followed, found = _followed(graph), set[fx.Node]()
     pending, seen = list(gradients), set[fx.Node]()
     while pending:
@@ -439,7 +456,7 @@ def _as_pairs(into: torch.Tensor, value: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _copied(written: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """What a tensor is once all of it was written."""
+    """The value of a tensor once all of it was written."""
     return value.to(written.dtype).to(written.device).expand(written.shape).clone()
 
 

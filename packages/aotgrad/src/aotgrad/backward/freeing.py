@@ -1,9 +1,9 @@
-"""When a compiled backward frees what forward saved, and whom it turns away: as autograd does, node by node.
+"""The freeing of saved tensors: when a compiled backward lets go of them, and whom it turns away, as autograd does node
+by node.
 
-Autograd frees what the nodes hold that it comes by, and all that a function of ours saved.  Where some results may
-still be differentiated then, a node that nobody comes by holds it for them; who comes by what eager has freed is turned
-away, though it is still there.
-Must not know: what is saved.
+Autograd frees the tensors of the nodes that it passes, and everything that a function of ours saved.  Where other
+results may still be differentiated then, a node that autograd does not pass holds the tensors for them; a caller who
+needs what eager has freed is turned away, though it is still there.  Must not know: what is saved.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from aotgrad.torch_versions import get_current_graph_task_keep_graph, unpack, ve
 
 
 def keeps_graph() -> bool:
-    """Whether whoever runs backward now wants to run it again; a torch that does not tell is taken for one who may."""
+    """True if this backward may be run again; a torch that does not tell is taken for one where it may."""
     return not get_current_graph_task_keep_graph or get_current_graph_task_keep_graph()
 
 
 @dataclass(frozen=True, slots=True)
 class Freeing:
-    """The rules for results that are saved for together; ``spares``: those that hold nothing need nothing saved.
-    ``own``: how many of the results the node itself saves, behind the rest, for gradients of gradients;
-    ``computed_again``: whether a checkpoint computes one of them again, so that the caller may write to it."""
+    """The rules for results that save together.  ``spares``: results with nothing behind them need nothing saved.
+    ``own``: the number of results that the node itself saves, behind the rest, for gradients of gradients;
+    ``computed_again``: a checkpoint computes one of them again, so that the caller may write to it."""
 
     behind: tuple[Behind, ...]
     saved: int
@@ -44,13 +44,13 @@ class Freeing:
 
     @property
     def counts(self) -> bool:
-        """Whether what was freed has to be noted: where the saved tensors alone do not tell."""
+        """True if freeing has to be noted, because the saved tensors alone do not tell."""
         return bool(self.masks) and (len(self.behind) > 1 or not self.saved or self.computed_again)
 
     @property
     def keeps(self) -> bool:
-        """Whether somebody who reads what is saved may come when autograd has freed it: it does whoever came.  Or when
-        a result, or something else that is saved, was written to, which is nobody's concern but of who reads that."""
+        """True if the saved tensors have to outlive autograd's freeing: another backward may still read them, or a
+        result, or another saved tensor, may be written to, which concerns only a backward that reads it."""
         apart = self.computed_again or (self.own and len(self.behind) > 1 and not (self.spares and unpack))
         some = self.spares and not unpack
         return bool(self.saved) and bool(self._apart or self._some_hold_nothing or apart or some)
@@ -64,7 +64,7 @@ class Freeing:
         return not all(each.held for each in self.behind)
 
     def is_over(self, freed: int) -> bool:
-        """Whether nobody may come any more who reads what is saved."""
+        """True once no backward may come any more that reads the saved tensors."""
         return all(mask & freed for mask in self.masks) and (self.spares or not self._some_hold_nothing)
 
     def write_forward(self, source: Source, saved: Sequence[str], own: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ class Freeing:
             source.add("ctx.freed = 0", 2)
 
     def write_checks(self, source: Source, tangents: Sequence[str]) -> None:
-        """What is refused before anything runs."""
+        """Writes the refusals that come before anything runs."""
         pairs = list(zip(tangents, self.behind, strict=True))
         through = [f"{name} is not None" for name, each in pairs if each.checkpoint]
         if through:
@@ -88,7 +88,7 @@ class Freeing:
             source.add("if ctx.freed & behind: refuse_second_time()", 2)
 
     def read(self) -> str:
-        """The saved tensors; nobody reads them who may come when they are gone."""
+        """The expression for the saved tensors; no backward reads them that may come when they are gone."""
         found = "saved_by(ctx)" if self.keeps else "ctx.saved_tensors"
         if self.spares:
             found = f"({found} if not absent else saved_by(ctx, lambda: fewer.reads(absent)))"
@@ -111,9 +111,9 @@ class Freeing:
 
 
 class Held:
-    """Keeps tensors as a node of autograd does, with their versions; not what hangs on whoever keeps this.
+    """A holder of tensors with their versions, as an autograd node has them, without references to its own holder.
 
-    Where torch reads nothing of a node but everything, what is to be read apart is at hand besides.
+    Where torch lets a node's tensors be read only all at once, those to be read one by one are held besides.
     """
 
     __slots__ = ("apart", "kept")
@@ -140,8 +140,8 @@ def _is_followed(value: object) -> bool:
 
 
 def saved_by(ctx: Any, reads: Callable[[], Sequence[bool]] | None = None) -> Sequence[Any]:
-    """What forward saved; raises as autograd does where it is gone or was written to, if that is among what one
-    `reads`."""
+    """The tensors that forward saved; raises autograd's error where one is gone or was written to, if it is among those
+    that the caller `reads`."""
     holder: Held | None = getattr(ctx, "holder", None)
     node = ctx if holder is None else holder.node
     try:
@@ -156,10 +156,10 @@ def saved_by(ctx: Any, reads: Callable[[], Sequence[bool]] | None = None) -> Seq
 
 
 def results_of(ctx: Any, found: Sequence[Any], saved: int) -> Sequence[torch.Tensor] | None:
-    """The results that a node saved, with the history that the caller sees; none where autograd has freed them.
+    """The results that a node saved, with the history that the caller sees; None where autograd has freed them.
 
-    ``found``: what `saved_by` gave, where it was asked, behind that many of which they may be; nothing is read twice,
-    which a checkpoint around the function would refuse.
+    ``found``: the answer of `saved_by`, if it was asked, in which they may follow that many others; nothing is read
+    twice, which a checkpoint around the function would refuse.
     """
     if len(found) > saved:
         return found[saved:]

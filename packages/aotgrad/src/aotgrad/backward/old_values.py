@@ -1,4 +1,4 @@
-"""Values that small inputs had before the function changed them, kept for those who differentiate gradients again.
+"""Old values of small inputs that the function changes, saved for callers that differentiate gradients again.
 
 The gradients are then computed once more from forward's inputs, and of one that was written to the old value is lost:
 a buffer that moves with the batches, say.  Where forward saves nothing else that tells it, it saves the buffer.
@@ -18,7 +18,7 @@ from aotgrad.torch_versions import aten
 from aotgrad.tracing.joint import JointGraph
 
 _SMALL = 1 << 16
-"""Bytes of an input that are kept though few ask for them; of a larger one it is said that it is lost."""
+"""The bytes up to which an input's old value is saved, though few ask for it; a larger one is reported as lost."""
 
 
 def with_old_values(joint: JointGraph, pair: Pair) -> Pair:
@@ -36,11 +36,12 @@ def _bytes(node: fx.Node) -> int:
 
 
 def _saving(pair: Pair, inputs: list[fx.Node]) -> Pair:
-    """`pair` with copies of forward's inputs that backward is given, and does not read."""
+    """`pair` with copies of forward's inputs that backward takes, and does not read."""
     forward, backward = pair.forward.module.graph, pair.backward.module.graph
     roles = tuple(Saved(node.name) for node in inputs)
     given = {node.name: node for node in forward.find_nodes(op="placeholder")}
     output = forward.output_node()
+    # Copied before anything else runs: the graph may write to its inputs.
     with forward.inserting_before(next(node for node in forward.nodes if node.op != "placeholder")):
         copies = [forward.call_function(aten.clone.default, (given[node.name],)) for node in inputs]
     place = next(node for node in backward.nodes if isinstance(node.meta.get("role"), Tangent))

@@ -1,4 +1,4 @@
-"""The autograd functions around a compiled pair of which some outputs come from others, or have nothing in common.
+"""The autograd functions around a compiled pair whose outputs come from one another, or have nothing in common.
 
 Gradients go from stage to stage as they do in eager, so hooks on the outputs between, gradients that they keep, and
 gradients with respect to them are what they are there.  Forward is one graph; of backward, each stage runs its part.
@@ -35,7 +35,7 @@ from aotgrad.torch_versions import version_of
 
 
 class Staged:
-    """A function of the graph's inputs that autograd can differentiate, output by output."""
+    """A function of the graph's inputs that autograd can differentiate output by output."""
 
     def __init__(self, plan: Plan, graphs: Graphs, forward: Boxed, compile_backward: CompileBackward) -> None:
         self.plan, self.forward, self.stages, self.count = plan, forward, plan.stages, len(plan.layout.behind)
@@ -50,18 +50,20 @@ class Staged:
         self._compile = compile_backward
 
     def _freeing_of(self, place: int) -> Freeing:
+        """The conditions under which a stage's saved tensors are let go."""
         behind = tuple(self.layout.behind[number] for number in self.stages[place].outputs)
         read = self.results[place]
         return Freeing(behind, sum(self.read[place]), False, len(read.own), read.computed_again)
 
     def come_by(self, arriving: Sequence[object]) -> int:
-        """The nodes behind the results that gradients arrive for, of those that hold tensors."""
+        """The nodes that hold tensors behind the results that gradients arrive for, as bits."""
         here = [each for each, tangent in zip(self.layout.behind, arriving, strict=True) if tangent is not None]
         if any(each.checkpoint for each in here):
             refuse_partial_checkpoint()
         return functools.reduce(operator.or_, (each.held for each in here), 0)
 
     def __call__(self, *given: object) -> tuple[Any, ...]:
+        # Autograd follows the stages below, and nothing within the graph.
         with torch.no_grad():
             found = self.forward([*given])
         layout = self.layout
@@ -87,6 +89,7 @@ class Staged:
     def gradients(
         self, sizes: Sequence[object], saved: Sequence[object], arriving: Sequence[object], arrived: Sequence[object]
     ) -> dict[Gradient, Any]:
+        """The gradients by role, computed for the tangents that arrived."""
         absent = {number for number, tangent in enumerate(arriving) if tangent is None}
         given = [*sizes, *saved, *arriving]
         found: Sequence[Any]
@@ -110,13 +113,13 @@ def reached_later(plan: Plan) -> frozenset[int]:
 
 
 def _unviewed(value: object) -> Any:
-    """No view that autograd knows: a result could not be changed in place, and what is saved not read once its base
-    has become a result."""
+    """The value detached if it is a view: a result could not be changed in place, and a saved tensor not be read once
+    its base has become a result."""
     return value.detach() if isinstance(value, torch.Tensor) and value._is_view() else value
 
 
 class _Call:
-    """What the stages of one call have in common."""
+    """The data that the stages of one call share."""
 
     def __init__(self, staged: Staged, inputs: Sequence[Any], sizes: Sequence[Any], values: Sequence[Any]) -> None:
         self.staged, self.sizes = staged, sizes
@@ -130,10 +133,13 @@ class _Call:
 
 
 _NO_EDGES = 5
-"""Arguments of `_Stage` that are no tensors."""
+"""The number of arguments of `_Stage` that are no tensors."""
 
 
 class _Stage(torch.autograd.Function):
+    """The autograd function of one stage: its outputs come from earlier outputs and inputs, its backward runs its part
+    of the compiled one."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -146,6 +152,7 @@ class _Stage(torch.autograd.Function):
     ) -> tuple[Any, ...]:
         staged = call.staged
         own = [values[staged.stages[place].outputs.index(number)] for number in staged.results[place].own]
+        # Held apart from the node, which autograd frees as soon as one backward has passed it.
         if staged.freeing[place].keeps:
             ctx.holder = Held(saved)
             ctx.save_for_backward(*own)
@@ -159,6 +166,7 @@ class _Stage(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *tangents: Any) -> Any:
+        # Autograd calls a node that it passes for others' sake.
         if all(tangent is None for tangent in tangents):
             return (None,) * len(ctx.needs_input_grad)
         staged: Staged = ctx.call.staged
@@ -177,6 +185,7 @@ class _Stage(torch.autograd.Function):
                 return _once(ctx, arriving, tangents, found)
         else:
             found = _taken(ctx, arriving)
+            # Freed are the nodes that this backward passes in eager; our own stay as long as another backward may come.
             if not keeps_graph():
                 ctx.freed |= behind
                 if staged.freeing[ctx.place].is_over(ctx.freed):
@@ -189,6 +198,7 @@ _apply_stage = plainly_applied(_Stage)
 
 
 def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
+    """The gradients by the compiled backward, for the tangents that arrived."""
     staged: Staged = ctx.call.staged
     pairs = enumerate(zip(arriving, staged.plan.tangents, strict=True))
     given = [None if pair[0] is None and staged.known_sizes else arranged(ctx, number, pair) for number, pair in pairs]
@@ -203,7 +213,7 @@ def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
 
 
 def _by_edge(ctx: Any, found: dict[Gradient, Any]) -> tuple[Any, ...]:
-    """Gradients in the order of what the stage was given."""
+    """Gradients in the order of the stage's arguments."""
     staged: Staged = ctx.call.staged
     stage = staged.stages[ctx.place]
     below = sorted(stage.passed)

@@ -1,4 +1,5 @@
-"""Results and views that a program makes in another mode than its caller's: they are of that mode to the caller, too.
+"""Results and views that a program makes in another inference mode than its caller's: they are of that mode to the
+caller, too.
 
 Where all results are of another inference mode the graph runs in it; otherwise those get a new tensor over the memory.
 Must not know: graphs, how the inner function was compiled.
@@ -24,7 +25,7 @@ def with_gradients() -> Iterator[None]:
 
 @contextmanager
 def without_gradients() -> Iterator[None]:
-    """Gradients are off, and inference mode as well."""
+    """Gradients off, and inference mode as well."""
     with torch.inference_mode(False), torch.no_grad():
         yield
 
@@ -53,7 +54,8 @@ def made_elsewhere(inner: Callable[..., Sequence[Any]], places: Sequence[int]) -
 
 
 def _anew(value: torch.Tensor) -> torch.Tensor:
-    """A tensor of the current mode that is as new, over the memory of this one where the memory says all of it."""
+    """A tensor of the current mode with no writes counted, over the same memory where the memory holds its elements as
+    they are."""
     if value.is_conj() or value.is_neg():
         made = value.clone()
     else:

@@ -31,7 +31,7 @@ from aotgrad.tracing.joint import BoundProgram
 
 
 class PackedProgram:
-    """Takes and returns plain tensors; what `program` sees are the objects around them."""
+    """A program that takes and returns plain tensors, while `program` sees the objects around them."""
 
     def __init__(self, program: BoundProgram, wrappings: Sequence[Wrapping | None]) -> None:
         self._program = program
@@ -40,6 +40,7 @@ class PackedProgram:
         self.gradients: dict[int, Opened] = {}
 
     def __call__(self, recorder: Recorder, args: Sequence[object]) -> Sequence[Any]:
+        # In force until all is traced: backward sees the objects, too.
         recorder.until_traced.enter_context(SubclassDispatch())
         recorder.until_traced.enter_context(functional.hidden())
         values = wrap_all(self.wrappings, args)
@@ -53,6 +54,7 @@ class PackedProgram:
         return self._open(recorder, outputs, values)
 
     def _refuse_changes(self, values: Sequence[Any]) -> None:
+        """Refuses objects that the program has changed where autograd follows them."""
         for wrapping, value in zip(self.wrappings, values, strict=True):
             if wrapping is None:
                 continue
@@ -67,6 +69,7 @@ class PackedProgram:
         self.returned, kept = [], []
         for output in outputs:
             wrapping, inner = unwrap(output) if isinstance(output, torch.Tensor) else (None, [output])
+            # The caller gets its own object back, whatever it wraps.
             if id(output) in own:
                 self.returned.append(own[id(output)])
                 continue
@@ -78,7 +81,7 @@ class PackedProgram:
 
 
 def open_arguments(args: Sequence[object], *, dynamic: bool) -> tuple[tuple[Wrapping | None, ...], list[Any]]:
-    """How each argument is wrapped, and the plain ones within."""
+    """The wrapping of each argument, and the plain values within."""
     wrappings, flat = unwrap_all(args)
     if dynamic and any(wrappings):
         raise Unsupported("a tensor subclass has no varying sizes", "compile without dynamic, or run it eagerly")
@@ -88,6 +91,7 @@ def open_arguments(args: Sequence[object], *, dynamic: bool) -> tuple[tuple[Wrap
 def with_wrappings(signature: Signature, wrappings: Sequence[Wrapping | None]) -> Signature:
     """The same signature, where tensors within an object want gradients if the object does."""
     within = list(wrapped_positions(wrappings))
+    # One graph input would stand for parts of two objects, and its gradient for both.
     if signature.duplicates and any(within[position] for position, _ in signature.duplicates):
         raise Unsupported("two tensor subclass objects hold the same tensor", "pass copies")
     inputs = [
@@ -99,13 +103,14 @@ def with_wrappings(signature: Signature, wrappings: Sequence[Wrapping | None]) -
 
 
 def packed_call(call: Call, program: PackedProgram, *, training: bool) -> Call:
-    """`call` over the objects that the caller has."""
+    """`call` as a function of the caller's objects."""
     gradients = {index: opened.gradient for index, opened in program.gradients.items()} if training else {}
     wrappings, returned = tuple(program.wrappings), tuple(program.returned)
 
     def packed(*values: object) -> list[Any]:
         flat: list[Any] = []
         for index, (wrapping, value) in enumerate(zip(wrappings, values, strict=True)):
+            # Under autograd, so that gradients of the tensors within become one of the object.
             if index in gradients:
                 flat += Open.apply(value, gradients[index])
             else:

@@ -1,4 +1,4 @@
-"""Results that count as many writes as eager's, however kernels and libraries wrote them.
+"""Version counts of results: as many writes as in eager, however kernels and libraries wrote them.
 
 Must not know: graphs, what the counts come from.
 """

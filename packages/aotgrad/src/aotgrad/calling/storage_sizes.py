@@ -1,4 +1,4 @@
-"""The numel of the flat memory under several arguments in a call, where sizes are dynamic.
+"""The number of elements of the flat memory under several arguments of a call, where sizes are dynamic.
 
 Must not know: what runs on it.
 """
@@ -16,8 +16,8 @@ from aotgrad.tracing.inputs import GraphInput, Signature
 
 
 def storage_numel(entry: GraphInput, signature: Signature) -> Callable[..., int]:
-    """A function of all arguments: the length that the graph was traced with, of the sizes that they tell; that of the
-    memory itself where they do not tell it."""
+    """A function from all arguments to the length that the graph was traced with, computed from their sizes, or from
+    the memory itself where sizes do not tell it."""
     graph = fx.Graph()
     arguments = [graph.placeholder(f"a{position}") for position in range(signature.arity)]
     sizes = SizeNodes(graph)

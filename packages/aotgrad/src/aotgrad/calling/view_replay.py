@@ -1,4 +1,5 @@
-"""Lines of a wrapper that make outputs: expressions that repeat a chain of view operators on the caller's tensors.
+"""View replay: expressions of a wrapper that make outputs by repeating a chain of view operators on the caller's
+tensors.
 
 An operator that gives many views at once, `unbind` or `split`, runs once for all of them, as in the program.
 Must not know: which outputs there are, and in which order.
@@ -36,7 +37,8 @@ from aotgrad.torch_versions import op_of, set_creation_meta
 
 @dataclass(slots=True)
 class _Several:
-    """One call that gave several views, and those of them that are outputs already: one more is another object."""
+    """One call that returned several views, and those of them that are outputs already: asked for again, one is another
+    object."""
 
     name: str
     taken: set[int] = field(default_factory=set)
@@ -52,7 +54,7 @@ class Outputs:
         self._count = 0
 
     def expression(self, output: Output | str) -> str:
-        """What gives this output; lines that it needs are added ahead."""
+        """The expression of this output; lines that it needs are added ahead."""
         if isinstance(output, str):
             return output
         if isinstance(output, Constant):
@@ -74,9 +76,10 @@ class Outputs:
         return self._in_mode(base, steps, ("", ""))
 
     def _in_mode(self, base: str, steps: Sequence[object], mode: tuple[str, str]) -> str:
-        """Steps up to one of several views are a line of their own."""
+        """The expression of a chain of steps; those up to one of several views become a line of their own."""
         expression, inside = base, False
         for step in steps:
+            # One of several views: the call that makes them all is a line, which others may use.
             if isinstance(step, Step) and step.target is operator.getitem:
                 several = expression.join(mode) if inside else expression
                 expression, inside = f"{self._call(several, step.args[0])}[{step.args[0]}]", False
@@ -108,6 +111,7 @@ def _step(source: Source, expression: str, step: Any, base: str) -> str:
 
 
 def _mode_of(step: Followed | Unfollowed) -> Callable[[], AbstractContextManager[None]]:
+    # Turning gradients on is not enough where inference mode is on.
     within = torch.is_inference_mode_enabled()
     if isinstance(step, Followed):
         return with_gradients if within else torch.enable_grad
@@ -122,6 +126,7 @@ def _within(mode: Callable[[], AbstractContextManager[None]], view: Callable[[],
 
 
 def _frozen(view: torch.Tensor, reason: object) -> torch.Tensor:
+    """The view, marked as one that autograd refuses to write to."""
     if view._is_view():  # where the caller asks for no gradients it is none to autograd
         set_creation_meta(view, reason)
     return view

@@ -43,11 +43,12 @@ def wrap_call(
     early: frozenset[int] = frozenset(),
     noted: tuple[Noted, Sequence[int]] = _NOTHING,
 ) -> Call:
-    """The compiled function with the caller's own calling convention around `inner`, which writes the inputs `written`
-    itself, and `early` those that results come from.  ``noted``: inputs that nobody may write to until backward, and
-    for which of the values of `inner`."""
+    """The compiled function with the caller's calling convention around `inner`, which itself writes the inputs
+    `written`, and `early` those that results come from.  ``noted``: inputs that nobody may write to until backward, and
+    the values of `inner` that they belong to."""
     source = Source()
     source.names.update(inner=inner, InputChanged=InputChanged, refuse_miscount=refuse_miscount)
+    # Most graphs for inference: the wrapper costs one call.
     if _is_plain(signature, facts, boxed) and not noted[0].groups:
         names = _names(signature)
         source.add(f"def call({names}{', /' if names else ''}):")
@@ -63,7 +64,7 @@ def _names(signature: Signature) -> str:
 
 
 def _is_plain(signature: Signature, facts: Facts, boxed: bool) -> bool:
-    """May arguments and results go through untouched?"""
+    """True if arguments and results may go through untouched."""
     direct = tuple(OfResult(index) for index in range(facts.results))
     changes = facts.mutations or facts.counts or facts.owners or (boxed and facts.versions)
     return signature.passes_through and not changes and facts.outputs == direct and not facts.sizes
@@ -78,6 +79,7 @@ def _write_call(
     early: frozenset[int],
     noted: tuple[Noted, Sequence[int]],
 ) -> None:
+    """Writes the function of a graph that needs more than passing arguments through."""
     names = _names(signature)
     source.add(f"def call({names}{', /' if names else ''}):")
     for position, value in signature.constants:
@@ -87,6 +89,7 @@ def _write_call(
     returned += [f"n{i}" for i in range(facts.sizes)]
     counted = {position for position, _ in facts.counts}
     unseen = {index for index in written if signature.inputs[index].position not in counted}
+    # The compiled graph's write would count; the program's, through ``.data``, does not.
     passed = [f"{name}.data" if index in unseen else name for index, name in enumerate(given)]
     arguments = f"[{', '.join(passed)}]" if boxed else ", ".join(passed)
     changed = {signature.inputs[mutation.input].position for mutation in facts.mutations}
@@ -134,14 +137,16 @@ def _write_input(source: Source, index: int, entry: GraphInput, signature: Signa
 
 
 def _write_who_may_be_written(source: Source, changed: Collection[int]) -> None:
-    """Ahead of all else: what was made in inference mode torch lets nobody write to outside of it."""
+    """Writes the check, ahead of all else, for tensors made in inference mode: outside of it torch lets nobody write to
+    them."""
     if changed and not torch.is_inference_mode_enabled():
         asked = " or ".join(f"a{position}.is_inference()" for position in sorted(changed))
         source.add(f"if {asked}: {source.constant(refuse_inference_tensors, 'refuse_inference_tensors')}()", 1)
 
 
 def _write_check(source: Source, position: int, value: object) -> None:
-    """A value that is neither tensor nor size is part of the graph: calling with another would be wrong in silence."""
+    """Writes the check of a constant argument: a value that is neither tensor nor size is part of the graph, and
+    calling with another would be silently wrong."""
     if isinstance(value, (int, float, str, bool, type(None))):
         same = "is" if value is None or isinstance(value, bool) else "=="
         source.add(f"if not (a{position} {same} {source.literal(value)}):", 1)
@@ -158,8 +163,9 @@ def _write_mutations(
     written: frozenset[int],
     early: frozenset[int],
 ) -> Counter[int]:
-    """New layouts first, then new data; data that autograd does not follow goes in one call for each type, because
-    torch copies lists of mixed types one by one.  How often that counts as a change, by the caller's position."""
+    """Writes the lines that update arguments: new layouts first, then new data.  Data that autograd does not follow
+    goes in one call for each dtype, because torch copies lists of mixed dtypes one by one.  Returns how often that
+    counts as a change, by the caller's position."""
     together: dict[torch.dtype, list[tuple[str, str]]] = {}
     counts, copied = dict(facts.counts), Counter[int]()
     lines: list[str] = []
@@ -169,6 +175,7 @@ def _write_mutations(
         name, new = given[mutation.input], f"u{mutation.input}"
         entry = signature.inputs[mutation.input]
         if mutation.layout is not None:
+            # New data has the new layout, so the layout comes first.
             lines.append(f"{name}.as_strided_({layout_arguments(source, mutation.layout, name)})")
             copied[entry.position] += 1
         if mutation.data and mutation.tracked:
@@ -191,7 +198,8 @@ def _write_mutations(
 
 
 def _write_one_by_one(source: Source, lines: Sequence[str], targets: Sequence[str]) -> None:
-    """Torch may refuse each write, as that of a leaf, or raise behind it: the program is not run again then."""
+    """Writes the updates so that an error in one is final once another has been written: torch may refuse each write,
+    as that of a leaf, or raise behind it."""
     if not lines:
         return
     source.add("written = 0", 1)
@@ -205,7 +213,8 @@ def _write_one_by_one(source: Source, lines: Sequence[str], targets: Sequence[st
 
 
 def _write_counts(source: Source, counts: Sequence[tuple[int, int]], copied: Counter[int]) -> None:
-    """What was not counted as often as the program's own writes are, changes of a view's layout among them."""
+    """Writes the increments of versions that fewer writes here than in the program leave open, changes of a view's
+    layout among them."""
     names = [f"a{position}" for position, count in counts for _ in range(count - copied[position])]
     if names:
         source.add(f"{source.constant(note_changes, 'note_changes')}([{', '.join(names)}])", 1)
@@ -214,7 +223,8 @@ def _write_counts(source: Source, counts: Sequence[tuple[int, int]], copied: Cou
 def _write_noted(
     source: Source, signature: Signature, facts: Facts, noted: tuple[Noted, Sequence[int]], returned: Sequence[str]
 ) -> None:
-    """Once all is written back, the versions of inputs that autograd saved as they are now."""
+    """Writes the line that notes, once all is written back, the versions of inputs that autograd saved in that
+    state."""
     inputs, values = noted
     tracked = {mutation.input for mutation in facts.mutations if mutation.tracked}
     for number, group in enumerate(inputs.groups):
@@ -225,7 +235,8 @@ def _write_noted(
 
 
 def _as_saved(entry: GraphInput, saved: SavedInput, tracked: Collection[int]) -> str:
-    """The input in the shape that is told; what hangs on this very call would keep it for ever."""
+    """The expression for an input in the shape in which it was saved; detached where it hangs on this very call, which
+    it would keep alive for ever."""
     name = f"a{entry.position}"
     if tuple(map(size_hint, entry.value.shape)) != saved.shape:
         return f"{name}.detach().as_strided({saved.shape}, {(0,) * len(saved.shape)})"
@@ -233,8 +244,8 @@ def _as_saved(entry: GraphInput, saved: SavedInput, tracked: Collection[int]) ->
 
 
 def _write_older(source: Source, signature: Signature, facts: Facts) -> dict[int, str]:
-    """Names of views that are made ahead of what is written back: they are older than the program's last write.  What
-    autograd follows, or has another layout now, is viewed as it is then."""
+    """Names of views made before the write-back: they are older than the program's last write.  Those that autograd
+    follows, or of an input whose layout changes, are made after it."""
     apart = {mutation.input for mutation in facts.mutations if mutation.tracked or mutation.layout is not None}
     apart.update(index for index, entry in enumerate(signature.inputs) if entry.members)
     named: dict[int, str] = {}
@@ -249,7 +260,7 @@ def _write_older(source: Source, signature: Signature, facts: Facts) -> dict[int
 
 
 def _shared_once(source: Source, outputs: Sequence[Output | str], made: Outputs) -> Sequence[Output | str]:
-    """An output that occurs twice is one object; it is built once, ahead of the return."""
+    """The outputs, where one that occurs twice is built once, ahead of the return."""
     built: dict[int, str] = {}
     seen: dict[int, int] = {}
     for output in outputs:

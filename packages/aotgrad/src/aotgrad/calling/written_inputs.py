@@ -1,4 +1,4 @@
-"""Arguments that autograd follows, written back with the history of their new values.
+"""Write-back of arguments that autograd follows, with the history of their new values.
 
 Must not know: graphs, how the new values were computed.
 """
@@ -13,10 +13,11 @@ from aotgrad.errors import InputChanged, mark_final
 
 
 def write_back(written: torch.Tensor, new: torch.Tensor, writes: int) -> torch.Tensor:
-    """The new values know where the old ones come from, if they come from those: `copy_` alone would bring zeros there
-    in any case.  Of a view autograd needs the base's history, and a gradient that is kept hangs on its own.
+    """Writes the new values, whose history leads to the old ones only if they come from those: `copy_` alone would
+    bring zeros there in any case.
 
-    Of several writes the last is this one: each gives a view another step of autograd's.
+    Of a view autograd needs the base's history, and a gradient that is kept hangs on its own.  Of several writes the
+    last is this one: each gives a view another node of autograd's.
     """
     if not (written._is_view() or written.is_leaf or written.retains_grad):
         written.detach_()
@@ -26,7 +27,7 @@ def write_back(written: torch.Tensor, new: torch.Tensor, writes: int) -> torch.T
 
 
 def note_changes(tensors: Iterable[torch.Tensor]) -> None:
-    """Autograd learns that tensors were written behind its back."""
+    """Tells autograd that tensors were written behind its back."""
     changed = list(tensors)
     try:
         torch.autograd.graph.increment_version(changed)
@@ -35,12 +36,12 @@ def note_changes(tensors: Iterable[torch.Tensor]) -> None:
 
 
 def refuse_inference_tensors() -> None:
-    """For a call that may write to what it was given: where that was made in inference mode, only within one."""
+    """Raises outside of inference mode, for a call that may write to a tensor made in it."""
     if not torch.is_inference_mode_enabled():
         raise InputChanged("a tensor that was made in inference mode is written to outside of it, which torch refuses")
 
 
 def refuse_again(error: BaseException, written: int, targets: Sequence[torch.Tensor]) -> None:
-    """The error of a write is final where another came before it, or where torch raises once it has written."""
+    """Marks a write's error as final where another write came before it, or where torch raises after having written."""
     if written or any(target.is_inference() for target in targets):
         mark_final(error)

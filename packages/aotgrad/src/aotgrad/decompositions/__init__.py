@@ -1,4 +1,5 @@
-"""Larger operators written as smaller ones: pure functions in a table, chosen by whoever compiles the graphs.
+"""Decompositions: larger operators written as smaller ones, pure functions in a table, chosen by whoever compiles the
+graphs.
 
 `core()` is meant for code generators: what is left are pointwise operators, reductions, views, indexing and the
 operators that a library does best (matrix products, convolutions, attention, embedding gradients, dropout).
@@ -21,7 +22,7 @@ def own() -> dict[OpOverload, Callable[..., Any]]:
 
 
 def core() -> dict[OpOverload, Callable[..., Any]]:
-    """Ours, and those of torch's that are good as they are."""
+    """The table of our decompositions, and those of torch's that are good as they are."""
     return {**borrowed(), **OWN}
 
 

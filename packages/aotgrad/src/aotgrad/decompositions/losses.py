@@ -35,7 +35,7 @@ def _class_dim(x: torch.Tensor) -> int:
 
 
 def _picked(target: torch.Tensor, dim: int, ignore: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which class each row asks for, and which rows count; a row that does not count asks for class 0."""
+    """The target class of each row, and whether the row counts; for a row that does not, class 0."""
     index = target.unsqueeze(dim)
     counts = index != ignore
     return torch.where(counts, index, 0), counts
@@ -44,7 +44,7 @@ def _picked(target: torch.Tensor, dim: int, ignore: int) -> tuple[torch.Tensor, 
 def _row_weights(
     weight: torch.Tensor | None, index: torch.Tensor, counts: torch.Tensor, x: torch.Tensor
 ) -> torch.Tensor:
-    """What each row's loss counts."""
+    """The weight of each row's loss."""
     if weight is None:
         return counts.to(wide(x).dtype)
     rows = wide(weight).gather(0, index.flatten()).view(index.shape)
@@ -83,7 +83,9 @@ def nll_loss_backward(
     arriving = wide(grad) / wide(total) if reduction == _MEAN else wide(grad)
     if reduction == _NONE and x.dim() > 1:
         arriving = arriving.unsqueeze(dim)
+    # Where no row counts, the mean divides by zero: rows that do not count get zero all the same.
     value = torch.where(counts, rows * arriving, 0.0)
+    # A comparison with each class instead of a scatter: it fuses with what comes before and after.
     classes = torch.arange(x.shape[dim], device=x.device)
     if dim == 1:
         classes = classes.unsqueeze(0)

@@ -39,6 +39,7 @@ def _input_gradient(g: torch.Tensor, xhat: torch.Tensor, rstd: torch.Tensor, dim
 def layer_norm(
     x: torch.Tensor, shape: Sequence[int], weight: Optional, bias: Optional, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A layer norm, its mean and one over its deviation."""
     v = wide(x)
     mean, _, rstd = _moments(v, list(range(-len(shape), 0)), eps)
     return narrow(_scaled((v - mean) * rstd, weight, bias), x), mean, rstd
@@ -57,6 +58,7 @@ def layer_norm_backward(
 ) -> tuple[Optional, Optional, Optional]:
     g, xhat = wide(grad), (wide(x) - mean) * rstd
     outer = list(range(x.dim() - len(shape)))
+    # The input's gradient goes back through the weight; the weight's own is taken before.
     weighted = g if weight is None else g * wide(weight)
     dx = narrow(_input_gradient(weighted, xhat, rstd, list(range(-len(shape), 0))), x) if mask[0] else None
     dw = narrow(_summed(g * xhat, outer), weight) if mask[1] and weight is not None else None
@@ -92,11 +94,13 @@ def batch_norm_with_statistics(
     momentum: float,
     eps: float,
 ) -> tuple[torch.Tensor, ...]:
+    """A batch norm with its running statistics as results, since the graph is functional."""
     if not training:
         return (*_by_running_statistics(x, weight, bias, running_mean, running_var, eps), running_mean, running_var)
     dims = [0, *range(2, x.dim())]
     mean, variance, rstd = (value.flatten() for value in _moments(wide(x), dims, eps))
     count = math.prod(x.shape[dim] for dim in dims)
+    # torch normalises with the biased variance and keeps the unbiased one, which a single element does not have.
     unbiased = variance * (count / (count - 1)) if count != 1 else variance
     new_mean = momentum * mean + (1 - momentum) * running_mean
     new_var = momentum * unbiased + (1 - momentum) * running_var
@@ -115,7 +119,7 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Without statistics to update; with them, the functional form above is what the graph has."""
+    """A batch norm without statistics to update; with them, the functional form above is what the graph has."""
     if training or running_mean is None or running_var is None:
         if running_mean is not None:
             return NotImplemented
@@ -127,6 +131,7 @@ def batch_norm(
 def _by_running_statistics(
     x: torch.Tensor, weight: Optional, bias: Optional, mean: torch.Tensor, var: torch.Tensor, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The batch norm of evaluation, which keeps nothing for backward."""
     result = _normalised(x, wide(mean), torch.rsqrt(wide(var) + eps), weight, bias)
     nothing = x.new_empty((0,), dtype=wide(mean).dtype)
     return result, nothing, nothing
@@ -146,6 +151,7 @@ def batch_norm_backward(
     mask: Sequence[bool],
 ) -> tuple[Optional, Optional, Optional]:
     dims = [0, *range(2, x.dim())]
+    # The statistics were constants: nothing goes back through them.
     if not training:
         assert running_mean is not None
         assert running_var is not None
@@ -166,6 +172,7 @@ def batch_norm_backward(
 def group_norm(
     x: torch.Tensor, weight: Optional, bias: Optional, n: int, c: int, inner: int, groups: int, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    # All channels and places of a group are one row.
     grouped = wide(x).reshape(n, groups, -1)
     mean, _, rstd = _moments(grouped, [2], eps)
     value = ((grouped - mean) * rstd).view(x.shape)

@@ -21,7 +21,7 @@ def addcmul(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: object 
 
 @decomposition(aten.lerp.Scalar)
 def lerp_scalar(start: torch.Tensor, end: torch.Tensor, weight: Any) -> torch.Tensor:
-    """From the nearer end, so that both ends are met exactly."""
+    """Interpolates from the nearer end, so that both ends are met exactly."""
     s, e = wide(start), wide(end)
     if isinstance(weight, complex):
         return NotImplemented

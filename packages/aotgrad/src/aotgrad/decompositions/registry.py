@@ -34,10 +34,10 @@ def decomposition(*ops: OpOverload) -> Callable[[Rule], Rule]:
 
 
 def wide(value: torch.Tensor) -> torch.Tensor:
-    """Half precisions compute in float32, as torch's kernels do."""
+    """The value in the precision to compute in: half precisions compute in float32, as torch's kernels do."""
     return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
 
 
 def narrow(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Back to the dtype of `like`."""
+    """The value in the dtype of `like` again."""
     return value if value.dtype == like.dtype else value.to(like.dtype)

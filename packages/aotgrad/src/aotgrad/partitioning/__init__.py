@@ -1,1 +1,1 @@
-"""The joint graph tidied, and made into one of forward and one of backward."""
+"""Partitioning: the joint graph tidied, and cut into one of forward and one of backward."""

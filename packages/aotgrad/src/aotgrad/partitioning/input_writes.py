@@ -26,6 +26,7 @@ def write_inside(half: Half, signature: Signature, facts: Facts) -> tuple[Half, 
     updates = [mutation for mutation in facts.mutations if mutation.data]
     for place, mutation in enumerate(updates):
         new = returned[place]
+        # A write that autograd follows, or a new layout, is the wrapper's: the compiled graph runs below autograd.
         plain = not mutation.tracked and mutation.layout is None and not signature.inputs[mutation.input].members
         if not plain or not isinstance(new, fx.Node) or memory_of(new.meta["val"]) in given:
             continue

@@ -58,7 +58,7 @@ class FlowNetwork:
         return level
 
     def _saturate(self, source: int, sink: int, level: list[int]) -> None:
-        """Push flow along shortest paths until each is blocked."""
+        """Pushes flow along shortest paths until each is blocked."""
         next_edge = [0] * len(self._edges_of)
         path: list[int] = []
         node = source
@@ -73,6 +73,7 @@ class FlowNetwork:
             elif not path:
                 return
             else:
+                # A dead end: back over the last edge, which is not tried again.
                 node = self._head[path.pop() ^ 1]
                 next_edge[node] += 1
 
@@ -86,7 +87,7 @@ class FlowNetwork:
         return None
 
     def _push(self, path: list[int], source: int) -> int:
-        """Fill the path; step back to before its first full edge."""
+        """Fills the path and steps back to before its first full edge."""
         amount = min(self._room[edge] for edge in path)
         for edge in path:
             self._room[edge] -= amount

@@ -1,4 +1,4 @@
-"""Chooses what to save by a minimum cut: cheap operators run again in backward where that saves memory.
+"""The min-cut partition: cheap operators run again in backward where that saves memory.
 
 Each forward value is an edge whose capacity is what saving it costs.  Everything that backward can be computed from
 without saving lies on the source side, everything that backward reads on the sink side; the cheapest cut between
@@ -52,12 +52,12 @@ EXPENSIVE = frozenset(
 
 
 def min_cut_partition(joint: JointGraph) -> Pair:
-    """Save the fewest bytes from which backward can be computed by cheap operators."""
+    """The pair that saves the fewest bytes from which backward can be computed by cheap operators."""
     return cut(as_joint(joint), recomputed=choose_recomputed(joint))
 
 
 def choose_recomputed(joint: JointGraph) -> frozenset[fx.Node]:
-    """Forward nodes that backward computes again."""
+    """The forward nodes that backward computes again."""
     gradients = [v for v, role in zip(joint.values, joint.outputs, strict=True) if isinstance(role, Gradient)]
     keep = needed(gradients)
     backward = [node for node in joint.graph.nodes if node in keep and runs_in_backward(node)]
@@ -71,13 +71,14 @@ def choose_recomputed(joint: JointGraph) -> frozenset[fx.Node]:
 
 
 def _is_forward(node: fx.Node) -> bool:
-    """A tensor that forward computes or is given."""
+    """True for a tensor that forward computes or is given."""
     given = node.op == "placeholder" and node.meta.get("phase") == "forward"
     return (given or (node.op == "call_function" and not runs_in_backward(node))) and not is_size(node)
 
 
 def _left_alone_by_eager(joint: JointGraph, read: set[fx.Node]) -> set[int]:
-    """Memories of what the caller has and autograd does not hold: the caller may change it before backward."""
+    """The memories of tensors that the caller has and autograd does not hold: the caller may change them before
+    backward."""
     placeholders = joint.graph.find_nodes(op="placeholder")
     given = [node for node in placeholders if _may_be_changed(node.meta["role"]) and not is_size(node)]
     returned = zip(joint.values, joint.outputs, strict=True)
@@ -95,16 +96,19 @@ def _may_be_changed(role: object) -> bool:
 
 
 def _saved_by_cut(forward: Sequence[fx.Node], read: set[fx.Node], left_alone: set[int]) -> set[fx.Node]:
+    """The values on the edges of the minimum cut."""
     number = {node: 2 + 2 * index for index, node in enumerate(forward)}
     network = FlowNetwork(2 + 2 * len(forward))
     source, sink = 0, 1
     for node in forward:
+        # A node is an edge from its entry to its exit: cutting that edge is saving the value.
         into, out = number[node], number[node] + 1
         network.add_edge(into, out, _price(node, left_alone))
         if not _may_run_again(node):
             network.add_edge(source, into, INFINITE)
         for user in node.users:
             if user in number:
+                # Only values are cut, not their uses: a saved value serves all its users.
                 network.add_edge(out, number[user], INFINITE)
         if node in read:
             network.add_edge(out, sink, INFINITE)
@@ -113,7 +117,7 @@ def _saved_by_cut(forward: Sequence[fx.Node], read: set[fx.Node], left_alone: se
 
 
 def _price(node: fx.Node, left_alone: set[int]) -> int:
-    """What saving this value costs, in bytes; the whole of an operator's tuple cannot be saved."""
+    """The cost of saving this value, in bytes; the whole of an operator's tuple cannot be saved."""
     value = node.meta["val"]
     if not isinstance(value, torch.Tensor):
         return INFINITE
@@ -136,7 +140,8 @@ def _may_run_again(node: fx.Node) -> bool:
 
 @cache
 def is_cheap(target: object) -> bool:
-    """May this operator run twice?  Only ATen operators, whose cost is known, and not those of the lists above."""
+    """True for operators that may run twice: only ATen operators, whose cost is known, and not those of the lists
+    above."""
     if not isinstance(target, OpOverload) or target.namespace not in ("aten", "prims"):
         return False
     if target.overloadpacket in EXPENSIVE or target.overloadpacket in REDUCING:
@@ -145,7 +150,7 @@ def is_cheap(target: object) -> bool:
 
 
 def _between(read: Iterable[fx.Node], saved: set[fx.Node]) -> set[fx.Node]:
-    """What must be computed again to get from `saved` to `read`."""
+    """The nodes to compute again to get from `saved` to `read`."""
     again: set[fx.Node] = set()
     pending = [node for node in read if node not in saved]
     while pending:

@@ -1,6 +1,7 @@
-"""The joint graph becomes two: forward returns what backward needs, and the default saves what eager would save.
+"""The partition: the joint graph becomes two.  Forward returns the values that backward needs; by default those that
+eager would save.
 
-Which values cross is a set of nodes; how the two graphs are cut out, given that set, is the same for every strategy.
+Which values cross is a set of nodes; cutting out the two graphs, given that set, is the same for every strategy.
 Must not know: how a strategy chooses, how the graphs are compiled.
 """
 
@@ -67,7 +68,7 @@ def default_partition(joint: JointGraph) -> Pair:
 
 
 def as_joint(given: object) -> JointGraph:
-    """What a partition is given; whoever calls one by hand is told."""
+    """The joint graph that a partition was given; raises for anything else, for those who call one by hand."""
     if isinstance(given, JointGraph):
         return given
     raise WrongArguments(
@@ -89,12 +90,12 @@ def needed(values: Iterable[object]) -> set[fx.Node]:
 
 
 def runs_in_backward(node: fx.Node) -> bool:
-    """Recorded while autograd ran backward.  Sizes never are: they cost nothing to carry over."""
+    """True for a node recorded while autograd ran backward.  Sizes never are: they cost nothing to carry over."""
     return node.op == "call_function" and node.meta.get("phase") == "backward" and not is_size(node)
 
 
 def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
-    """Both graphs; forward nodes in `recomputed` run again in backward instead of being saved."""
+    """The two graphs; forward nodes in `recomputed` run again in backward instead of being saved."""
     split = sum(not isinstance(role, Gradient) for role in joint.outputs)
     results, gradients = joint.values[:split], joint.values[split:]
     keep = needed(gradients)
@@ -105,6 +106,7 @@ def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
     tangents = [node for node in joint.graph.find_nodes(op="placeholder") if isinstance(node.meta["role"], Tangent)]
     saved = _saved(backward, gradients, set(backward))
     defining = _defining_symbols(joint, [*backward, *saved, *tangents]) if joint.dynamic else []
+    # Sizes first: graphs read them before the tensors that they describe.
     sizes = dict.fromkeys([*defining, *filter(is_size, saved)])
     saved = [*sizes, *(node for node in saved if not is_size(node))]
     roles = [SavedSize(node.name) if is_size(node) else Saved(node.name) for node in saved]
@@ -132,6 +134,7 @@ def _just_in_time(
 
     for node in backward:
         place(node)
+    # A gradient may itself be a recomputed value that no other node reads.
     for gradient in gradients:
         if gradient in recomputed and gradient not in ordered:
             place(gradient)
@@ -139,8 +142,8 @@ def _just_in_time(
 
 
 def _arithmetic_of_sizes(joint: JointGraph, backward: Sequence[fx.Node]) -> list[fx.Node]:
-    """What backward computes with sizes, again, from the sizes that tensors have; not what may raise, which forward
-    does, as it can still be run in another way."""
+    """The arithmetic on sizes that backward repeats, from the sizes that tensors have; not what may raise, which
+    forward does, as it can still be run in another way."""
     read = needed(source for node in backward for source in node.all_input_nodes if is_size(source))
     again: dict[fx.Node, None] = {}
     for node in filter(_is_arithmetic, joint.graph.nodes):
@@ -155,7 +158,7 @@ def _is_arithmetic(node: fx.Node) -> bool:
 
 
 def _saved(backward: Sequence[fx.Node], gradients: Sequence[object], inside: set[fx.Node]) -> list[fx.Node]:
-    """What backward reads and does not compute, in order of first use."""
+    """The values that backward reads and does not compute, in the order of first use."""
     reads = [*(source for node in backward for source in node.all_input_nodes), *gradients]
     return [
         node
@@ -165,7 +168,7 @@ def _saved(backward: Sequence[fx.Node], gradients: Sequence[object], inside: set
 
 
 def _defining_symbols(joint: JointGraph, of_backward: Sequence[fx.Node]) -> list[fx.Node]:
-    """What tells every symbol that backward's values are described with, so that its graph stands alone."""
+    """The nodes that tell every symbol in the layouts of backward's values, so that its graph stands alone."""
     mentioned = set[Any]().union(*map(symbols_of, of_backward))
     forward = [n for n in joint.graph.nodes if not runs_in_backward(n) and not isinstance(n.meta.get("role"), Tangent)]
     return defining_nodes(mentioned, forward)
@@ -182,30 +185,32 @@ def _forward(
 
 
 def inference(joint: JointGraph) -> Half:
-    """The joint graph of a program that is not differentiated: nothing to cut."""
+    """The joint graph of a program that is not differentiated, as the one graph."""
     return _forward(joint, joint.values, joint.outputs, [], [])
 
 
 def must_run(node: fx.Node) -> bool:
-    """Operators that count even unread: they move the random state, check something, or give nothing at all."""
+    """True for operators that count even unread: they move the random state, check something, or return nothing."""
     return node.op == "call_function" and (is_random(node) or has_effect(node) or _may_raise(node))
 
 
 def _may_raise(node: fx.Node) -> bool:
-    """Views of what an operator gave raise nothing more."""
+    """True for operators that may refuse their operands' contents; not for views of their results, which raise nothing
+    more."""
     if not node.meta.get(MAY_RAISE) or not isinstance(node.target, OpOverload):
         return False
     return not any(result.alias_info for result in schema_of(node.target).returns)
 
 
 def has_effect(node: fx.Node) -> bool:
-    """Does this operator do something besides what it gives?  What gives nothing was called for that alone."""
+    """True for an operator that does something besides its result; one that returns nothing was called for that
+    alone."""
     gives_nothing = isinstance(node.target, OpOverload) and not schema_of(node.target).returns
     return gives_nothing or node.is_impure()
 
 
 def is_random(node: fx.Node) -> bool:
-    """Does this operator draw from the random stream?"""
+    """True for an operator that draws from the random stream."""
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
@@ -227,6 +232,7 @@ def _extract(
     )
     for node in [*constants, *(node for node in body if node.op != "get_attr")]:
         copies[node] = graph.node_copy(node, copies.__getitem__)
+    # What backward reads must be saved before the caller's tensor gets its new data, with which it shares memory.
     overwritten = {
         memory_of(n.meta["val"]) for n, role in inputs if isinstance(role, (Primal, AliasBase)) and role.mutated
     }
@@ -242,7 +248,7 @@ def _extract(
 
 
 def _lay_out_as_copied(forward: Half, backward: Half) -> None:
-    """What forward copies for backward has no gaps any more."""
+    """Gives backward's inputs the dense layout of the copies that forward saves."""
     returned = forward.module.graph.output_node().args[0]
     pairs = zip(forward.outputs, returned, strict=True)
     copies = {role.name: node for role, node in pairs if isinstance(role, Saved) and node.meta.get(_IS_COPY)}
@@ -253,7 +259,7 @@ def _lay_out_as_copied(forward: Half, backward: Half) -> None:
 
 
 def _copied(graph: fx.Graph, node: fx.Node) -> fx.Node:
-    """A value that backward needs as it was before the caller's tensor takes its new data."""
+    """A copy of a value that backward needs as it was before the caller's tensor takes its new data."""
     copy = graph.call_function(torch.ops.aten.clone.default, (node,))
     copy.meta = {**node.meta, "val": torch.empty_like(node.meta["val"]), _IS_COPY: True}
     copy.meta.pop("role", None)

@@ -32,14 +32,15 @@ _FILLED: dict[Any, Callable[..., Any]] = {
     aten.new_zeros.default: lambda like, size, **options: 0,
     aten.new_full.default: lambda like, size, value, **options: value,
 }
-"""Operators that make a tensor as another one is, and the number that it is filled with."""
+"""Operators that make a tensor like another one, and the number that it is filled with."""
 
 
 def forget_what_only_tells_a_size(joint: JointGraph) -> JointGraph:
-    """Ones like a loss, from which a program's own gradients start, need no loss: neither its work, nor what it reads.
+    """Replaces tensors of ones like a loss, from which a program's own gradients start, by ones of its size: then
+    neither its work nor what that reads is needed.
 
-    In backward such nodes tell on which tangents something hangs.  Results count how often they were written to, which
-    operators differ in.
+    Not in backward, where such nodes tell on which tangents something depends, and not for results, whose version
+    counts differ between operators.
     """
     returned = _memories_returned(joint)
     for node in joint.graph.nodes:
@@ -59,8 +60,8 @@ def _lies_plainly(value: Any) -> bool:
 
 
 def drop_dead_code(joint: JointGraph) -> JointGraph:
-    """Nodes that nobody reads go, except random draws and checks, which count by themselves, and what another value has
-    the history of."""
+    """Removes nodes that nobody reads, except random draws and checks, which count by themselves, and values whose
+    history another one has."""
     graph, kept = joint.graph, set[fx.Node]()
     for node in reversed(list(graph.nodes)):
         if node.users or node in kept or node.op not in ("call_function", "get_attr") or must_run(node):
@@ -75,7 +76,8 @@ def _history(node: fx.Node) -> list[fx.Node]:
 
 
 def forget_unread_statistics(joint: JointGraph) -> JointGraph:
-    """Backward of batch norm in training takes the running statistics and ignores them: they need not be saved."""
+    """Drops the running statistics from batch norm's backward in training, which ignores them: they need not be
+    saved."""
     for node in joint.graph.find_nodes(op="call_function", target=aten.native_batch_norm_backward.default):
         grad, value, weight, _, _, *rest = node.args
         if rest[2]:
@@ -84,7 +86,7 @@ def forget_unread_statistics(joint: JointGraph) -> JointGraph:
 
 
 def share_equal_work(joint: JointGraph) -> JointGraph:
-    """Two nodes that compute the same become one.
+    """Makes one node of two that compute the same.
 
     Within a phase only: what backward repeats on purpose (a checkpoint) stays repeated.  Memory that is returned, by
     itself or as a view, keeps its node, for the caller must not find two values sharing it.
@@ -97,6 +99,7 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
         for memory in _memories(node):
             sharing[memory].append(node)
     for node in list(joint.graph.nodes):
+        # A history that was merged away goes on as the node that stands for it.
         node.meta.update((HISTORY, gone.get(before, before)) for before in _history(node))
         if not _is_repeatable(node) or not returned.isdisjoint(_memories(node)):
             continue
@@ -111,7 +114,8 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
 
 
 def _take_over_views(known: fx.Node, node: fx.Node, sharing: dict[object, list[fx.Node]]) -> bool:
-    """Views of `node` become views of the equal `known`, as who asks for their memory must see; whether they can."""
+    """True once views of `node` are views of the equal `known`, whose memory they have then; False where they cannot
+    be."""
     value, (memory, *more) = known.meta.get("val"), _memories(node)
     if more or not isinstance(value, torch.Tensor) or _memories(known) == {memory}:
         return True
@@ -126,7 +130,8 @@ def _take_over_views(known: fx.Node, node: fx.Node, sharing: dict[object, list[f
 
 
 def read_constants_in_place(joint: JointGraph) -> JointGraph:
-    """A constant of the program is copied in each call, as eager makes it anew, where the caller gets that memory."""
+    """Reads a constant of the program without the copy that each call makes of it in eager, unless the caller gets that
+    memory."""
     returned = _memories_returned(joint)
     for node in joint.graph.find_nodes(op="call_function", target=aten.lift_fresh_copy.default):
         if returned.isdisjoint(_memories(node)):
@@ -139,27 +144,28 @@ def _memories_returned(joint: JointGraph) -> set[Any]:
 
 
 def _memories(value: object) -> set[Any]:
-    """What nodes over the same memory have in common, of each of its results; a node without memory has only itself."""
+    """The memories of a node's results, as keys; a node without memory has only itself."""
     held = value.meta.get("val") if isinstance(value, fx.Node) else None
     tensors = [each for each in pytree.tree_leaves(held) if isinstance(each, torch.Tensor)]
     return {memory_of(each) for each in tensors if each.layout is torch.strided} or {value}
 
 
 def _is_repeatable(node: fx.Node) -> bool:
-    """Does this node compute the same from the same arguments, for all we know?"""
+    """True for a node that computes the same from the same arguments, for all we know."""
     if node.op != "call_function" or is_random(node) or has_effect(node) or _brings_sizes(node):
         return False
     return node.target is operator.getitem or getattr(node.target, "namespace", None) == "aten"
 
 
 def _brings_sizes(node: fx.Node) -> bool:
-    """Is its result, or the size of it, a number that nothing before it has, and that later sizes refer to?"""
+    """True for a node whose result, or its size, is a number that nothing before it has and that later sizes refer
+    to."""
     own = symbols_of(node)
     return bool(own) and not own.issubset(symbol for given in node.all_input_nodes for symbol in symbols_of(given))
 
 
 def _frozen(value: object) -> Any:
-    """Hashable, and equal only for arguments that mean the same: 1 is not 1.0, and 0.0 is not -0.0."""
+    """A hashable key that is equal only for arguments that mean the same: 1 is not 1.0, and 0.0 is not -0.0."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_frozen, value))
     if isinstance(value, dict):
@@ -176,3 +182,4 @@ JOINT_PASSES: Sequence[JointPass] = (
     share_equal_work,
     drop_dead_code,
 )
+"""The passes, in the order in which they run."""

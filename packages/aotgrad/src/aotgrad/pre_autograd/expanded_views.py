@@ -1,4 +1,4 @@
-"""Tensors that are spread over a larger size, which here is not larger: plain views.
+"""Expansions that enlarge nothing, made plain views.
 
 A write through a tensor that is spread comes back as a sum over its copies, to which functionalization takes the
 difference between the new values and the old: of infinite and of huge ones that is no number.  Eager lets nobody write
@@ -16,7 +16,7 @@ from aotgrad.tensors.symbols import SYM_TYPES
 
 
 def plainly(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """`func` of its operands; results without copies are views of another kind."""
+    """`func` of its operands; results without copies become views of another kind."""
     result = func(*args, **kwargs)
     if isinstance(result, torch.Tensor):
         return _view(args[0] if args else kwargs["input"], result)
@@ -33,7 +33,7 @@ def _view(spread: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Without asking which sizes there are: that would be relied on."""
+    """True for equal sizes, without asking for the values of symbols, which would make a guard of the answer."""
     if isinstance(one, SYM_TYPES) and isinstance(other, SYM_TYPES):
         return bool(one.node.expr == other.node.expr)
     return type(one) is type(other) and bool(one == other)

@@ -20,7 +20,7 @@ _NODES = frozenset({"MaxBackward1", "MinBackward1", "MedianBackward0", "Nanmedia
 
 
 def extreme(function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
-    """What `function` gives, and behind it the gradient that eager gives; along a dimension that is torch's own."""
+    """The result of `function`, with eager's gradient; along a dimension that is torch's own."""
     result = function(*args, **kwargs)
     node = result.grad_fn if isinstance(result, torch.Tensor) else None
     if node is not None and node.name() in _NODES and not _is_multiplied(node._saved_self):
@@ -29,7 +29,7 @@ def extreme(function: Callable[..., Any], *args: object, **kwargs: object) -> An
 
 
 def _is_multiplied(input: torch.Tensor) -> bool:
-    """Whether eager multiplies as well: on GPUs, and of tensors that stand for others."""
+    """True if eager multiplies as well: on GPUs, and for tensors that stand for others."""
     return input.is_cuda or is_wrapped(input) or is_functorch_wrapped_tensor(input)
 
 

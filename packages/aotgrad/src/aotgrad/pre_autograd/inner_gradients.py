@@ -1,4 +1,4 @@
-"""Gradients that a program takes itself and that would go on beyond the graph.
+"""Gradients that a program takes itself and that would go on beyond the graph, refused.
 
 An input with a history has come from somewhere, and what the gradient is asked for may be there: autograd would go on
 from the input, the graph cannot.
@@ -16,7 +16,8 @@ from aotgrad.errors import Unsupported
 
 
 def refuse_gradients_from_outside(arrived: Mapping[object, torch.Tensor], outputs: object, asked: object) -> None:
-    """`arrived` are inputs with a history, by the nodes at which autograd comes to them."""
+    """Refuses a gradient that may go on through the history of an input; `arrived` are inputs with a history, by the
+    nodes at which autograd comes to them."""
     if not arrived:
         return
     ends = [arrived[node] for node in _behind(_each(outputs)) if node in arrived]
@@ -34,7 +35,7 @@ def _each(tensors: Any) -> Sequence[torch.Tensor]:
 
 
 def _behind(outputs: Sequence[torch.Tensor]) -> set[Any]:
-    """All that autograd comes by from there."""
+    """All nodes of autograd behind the outputs."""
     waiting, seen = [output.grad_fn for output in outputs], set[Any]()
     while waiting:
         node = waiting.pop()

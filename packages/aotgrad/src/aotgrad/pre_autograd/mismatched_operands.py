@@ -1,5 +1,5 @@
-"""Values that do not fit what they are written to or computed with, by their type or size, refused before they are
-recorded.
+"""Operands that do not fit by dtype or size, refused before they are recorded: eager's kernels are tried on tiny
+tensors.
 
 Functionalization takes the result that an operator would have by itself and casts it, decompositions take a number
 that is too large for infinity, and types that no kernel takes; eager's kernels refuse.  They are asked: the operator
@@ -31,14 +31,14 @@ _FILL = {
 _SIZES: Mapping[str, tuple[int, str]] = {
     "full": (0, "size"), "new_full": (1, "size"), "pad": (1, "pad"), "constant_pad_nd": (1, "pad"),
 }  # fmt: skip
-"""Which argument says how large the result is: whoever only asks makes none."""
+"""The argument that gives the size of the result: trial calls make it small."""
 _DIVIDE_IN_PLACE = {
     "dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "feature_dropout_",
 }  # fmt: skip
-"""What is made of operators that write, which nobody else sees: the noise has the type of what it is for."""
+"""Functions made of operators that write, unseen by others: the noise has the dtype of its operand."""
 _LONGEST_ASKED = 8
 _LARGEST_ASKED = 1 << 20
-"""Elements of a result: whoever only asks makes none that is larger."""
+"""The most elements that the result of a trial call may have."""
 _HELD_BY_ALL = 127
 _OTHER_NAMES = {
     "arctan2_": "atan2_", "clip_": "clamp_", "divide_": "div_", "true_divide_": "div_", "floor_divide_": "div_",
@@ -46,11 +46,11 @@ _OTHER_NAMES = {
     "not_equal_": "ne_", "subtract_": "sub_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_",
     "__ixor__": "bitwise_xor_", "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_",
 }  # fmt: skip
-"""What torch has by two names, and says of one of them alone that it computes by element."""
+"""Operators that torch has by two names, and marks as pointwise by one of them only."""
 
 
 def refuse_misfits(func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """`func` is what the program calls."""
+    """Refuses a call of `func` that torch's kernels would refuse."""
     name = getattr(func, "__name__", "").split(".")[0]
     name, out = _OTHER_NAMES.get(name, name), kwargs.get("out")
     in_place = name.endswith("_") and not name.endswith("__") and name != "copy_" and _computes_by_element(name)
@@ -72,7 +72,7 @@ def refuse_misfits(func: object, args: Sequence[object], kwargs: Mapping[str, ob
 
 
 def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Torch's own kernels, of few elements."""
+    """Tries torch's own kernels on few elements; raises their refusal."""
     try:
         with _as_in_eager(), _drawing_nothing(name):
             given, named = pytree.tree_map_only((torch.Tensor, *SYM_TYPES), _small, (tuple(args), dict(kwargs)))
@@ -85,7 +85,8 @@ def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 
 def _refuse_types(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """What torch's own kernels do not take by its types, and its rules in Python do, which run for symbolic sizes."""
+    """Refuses dtypes that torch's kernels do not take and that its rules in Python, which run for symbolic sizes,
+    do."""
     if not _is_torchs(func, name) or not kwargs.keys().isdisjoint(("out", "device")):
         return
     leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
@@ -120,12 +121,12 @@ _INTEGERS = dict.fromkeys((torch.int8, torch.uint8, torch.int16, torch.int32, to
 _TAKEN_BY_ALL: Sequence[Mapping[torch.dtype, torch.dtype]] = (
     _HALVES, {**_HALVES, **_INTEGERS}, dict.fromkeys((*_HALVES, *_INTEGERS, torch.int64), torch.float32),
 )  # fmt: skip
-"""Types that kernels take if they take anything: who is refused with others alone is refused for its types."""
+"""Dtypes that kernels take if they take anything: a call that runs with these was refused for its dtypes."""
 
 
 @cache
 def _is_torchs(func: object, name: str) -> bool:
-    """Whether nothing happens in it but what torch computes."""
+    """True if the function does nothing but torch's own computing."""
     if getattr(func, "__module__", None) == "torch.nn.functional":
         return True
     return name != "to" and not name.startswith("_") and hasattr(torch.ops.aten, name)
@@ -144,7 +145,8 @@ def _short(leaf: object, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
 
 @contextmanager
 def _drawing_nothing(name: str) -> Iterator[None]:
-    """For the program.  Where nothing draws, the generator is left alone: other threads draw from it."""
+    """Restores the generator after a trial that may draw.  Where nothing draws it is left alone: other threads draw
+    from it."""
     if not draws(name) and not any(word in name for word in _DRAWING):
         yield
         return
@@ -159,7 +161,7 @@ _DRAWING = ("drop", "rrelu", "gumbel", "attention", "rand", "multi_head")
 
 
 def _is_of_another_type(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the result by itself has another type than ``out``, as far as it can be known without computing it."""
+    """True if the result by itself has another dtype than ``out``, as far as it can be known without computing it."""
     leaves = pytree.tree_leaves((args, kwargs))
     if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(args)) and draws(func.__name__):
         return False  # it draws in the type of `out`
@@ -178,7 +180,7 @@ def _is_of_another_type(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any
 
 @contextmanager
 def _as_in_eager() -> Iterator[None]:
-    """Kernels are torch's own: for symbolic sizes, its dispatcher takes decompositions in Python, which refuse less."""
+    """Runs torch's own kernels: for symbolic sizes its dispatcher takes decompositions in Python, which refuse less."""
     with DisableTorchDispatch(), DisablePythonDispatcher(), functional.hidden(), torch.no_grad():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -209,7 +211,7 @@ def _has_large_number(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _is_larger_than(written: object, others: object) -> bool:
-    """Whether another operand would have to make the tensor that is written larger."""
+    """True if another operand would have to enlarge the tensor that is written."""
     if not isinstance(written, torch.Tensor):
         return False
     return any(
@@ -220,13 +222,14 @@ def _is_larger_than(written: object, others: object) -> bool:
 
 
 def _grows(size: int | torch.SymInt, other: int | torch.SymInt) -> bool:
-    """A dynamic size is what it is in this call; sizes that differ otherwise are refused by everybody."""
+    """True if a size of 1 would have to grow.  A dynamic size counts as in this call; sizes that differ otherwise are
+    refused by everybody."""
     size, other = (each if isinstance(each, int) else each.node.hint for each in (size, other))
     return size == 1 and other != 1
 
 
 def _may_not_fit(leaves: Sequence[object]) -> bool:
-    """Whether types differ, or are of integers, which most functions do not give."""
+    """True if dtypes differ, or are of integers, which most functions do not return."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if any(type(tensor) is not torch.Tensor or tensor.layout is not torch.strided for tensor in tensors):
         return False
@@ -236,7 +239,7 @@ def _may_not_fit(leaves: Sequence[object]) -> bool:
 
 
 def _is_too_large(leaves: Sequence[Any]) -> bool:
-    """Whether a number is beyond what one of the types involved can hold."""
+    """True if a number is beyond the range of one of the dtypes involved."""
     numbers = [leaf for leaf in leaves if type(leaf) in (int, float) and math.isfinite(leaf)]
     kinds = {leaf if isinstance(leaf, torch.dtype) else leaf.dtype for leaf in leaves if _has_type(leaf)}
     kinds.add(torch.get_default_dtype())  # of numbers alone
@@ -273,7 +276,7 @@ def _known(size: object) -> Any:
 
 @cache
 def _computes_by_element(name: str) -> bool:
-    """Torch does not say it of everything that writes what it computes by element."""
+    """True for pointwise operators; torch does not mark all of those that write."""
     tags = _tags(name) | _tags(name.removesuffix("_"))
     return name.startswith("_foreach_") or (torch.Tag.pointwise in tags and not draws(name))
 

@@ -21,7 +21,8 @@ from aotgrad.torch_versions import DisableTorchDispatch, pytree
 
 
 def refuse_overlaps(func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """`func` is what the program calls; a write through an expanded tensor would be taken for a sum over its copies."""
+    """Refuses a call of `func` in which reads and writes, or several writes, meet in memory; a write through an
+    expanded tensor would be taken for a sum over its copies."""
     name = getattr(func, "__name__", "").split(".")[0]
     in_place = name.endswith("_") and not name.endswith("__")
     if in_place or name == "__setitem__":
@@ -32,13 +33,14 @@ def refuse_overlaps(func: object, args: Sequence[object], kwargs: Mapping[str, o
         _refuse_reading(name, args[0], [*args[1:], kwargs])
     if name == "__setitem__":
         _refuse_setting(*args)
+    # ``out`` is written as the first argument of an operator in place is.
     if _is_dense(out := kwargs.get("out")):
         rest = {key: value for key, value in kwargs.items() if key != "out"}
         _refuse_reading(name, out, [*args[_is_added_to(name, args, out) :], rest])
 
 
 def _is_added_to(name: str, args: Sequence[object], out: torch.Tensor) -> bool:
-    """Whether a product is added to what ``out`` is."""
+    """True if a product is added to the old contents of ``out``."""
     return name in _ADD_PRODUCTS and bool(args) and _is_dense(args[0]) and _place(args[0]) == _place(out)
 
 
@@ -55,7 +57,7 @@ def _refuse_copies(name: str, written: torch.Tensor) -> None:
 
 
 def _refuse_reading(name: str, written: torch.Tensor, read: Sequence[object]) -> None:
-    """Element by element, what lies at the very same place may be read and written."""
+    """Refuses reads of written memory, but for a pointwise operator's at the very same place."""
     memory = None
     for tensor in pytree.tree_leaves(read):
         if not _is_dense(tensor) or not tensor.numel() or (tensor is written and _is_pointwise(name)):
@@ -68,7 +70,8 @@ def _refuse_reading(name: str, written: torch.Tensor, read: Sequence[object]) ->
 
 
 def _refuse_setting(tensor: Any, index: Any, value: Any) -> None:
-    """A copy goes element by element; what lies at the very same place is what ``x[0] += 1`` ends in."""
+    """Refuses an assignment whose value lies where it is assigned to, but for the very same place, which ``x[0] += 1``
+    ends in."""
     if not (_is_dense(tensor) and _is_dense(value)) or not value.numel():
         return
     if functional.memory_of(tensor) == functional.memory_of(value):
@@ -78,7 +81,7 @@ def _refuse_setting(tensor: Any, index: Any, value: Any) -> None:
 
 
 def _chosen(tensor: torch.Tensor, index: object) -> torch.Tensor | None:
-    """The part that an index of slices and numbers chooses, laid out and without data."""
+    """The part of a tensor that an index of slices and numbers selects, as a layout without data."""
     parts = index if isinstance(index, tuple) else (index,)
     layout = (*tensor.size(), *tensor.stride(), tensor.storage_offset())
     plain = all(part is None or part is ... or type(part) in (int, slice) for part in parts)
@@ -90,8 +93,8 @@ def _chosen(tensor: torch.Tensor, index: object) -> torch.Tensor | None:
 
 
 def _refuse_lists(name: str, lists: Sequence[Sequence[Any]]) -> None:
-    """Written to one after another, tensors of a list see what was written to those before; functionalization takes all
-    of them as they were.  What is at the same place in several lists is read together."""
+    """Refuses writes to a list of tensors that share memory: written one after another, they see earlier writes, while
+    functionalization takes all as they were.  Tensors at the same position of several lists are read together."""
     seen: dict[int, list[tuple[int, torch.Tensor]]] = {}
     for tensors in lists:
         for place, tensor in enumerate(tensors):
@@ -104,7 +107,8 @@ def _refuse_lists(name: str, lists: Sequence[Sequence[Any]]) -> None:
 
 
 def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether some element of both lies at one place in memory; what varies or is too much to ask may."""
+    """True if some element of both may lie at one place in memory; assumed where sizes vary or it takes too long to
+    find out."""
     numbers = [number for tensor in (one, other) for part in _place(tensor)[:2] for number in part]
     apart = other.storage_offset() - one.storage_offset()
     if not all(isinstance(number, int) for number in (*numbers, apart)):
@@ -121,7 +125,7 @@ def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _is_reached(distance: int, ranges: Sequence[tuple[int, int, int]], asked: Iterator[int]) -> bool:
-    """Whether ``distance`` is a sum of steps, as many of each length as its range allows."""
+    """True if ``distance`` is a sum of steps, as many of each length as its range allows."""
     if not ranges:
         return distance == 0
     (stride, low, high), rest = ranges[0], ranges[1:]

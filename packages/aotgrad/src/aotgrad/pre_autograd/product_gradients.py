@@ -1,4 +1,4 @@
-"""Gradients of products: eager reads the elements to choose a formula, a graph computes both and chooses by a mask.
+"""Gradients of products: eager looks at the elements to choose a formula, a graph computes both and chooses by a mask.
 
 Without a zero eager divides the result by each element; with one it multiplies the others.  They differ where there is
 NaN or inf, and where a product underflows.  Traced tensors have no elements, so autograd writes the second formula;
@@ -19,13 +19,13 @@ from aotgrad.tensors.subclasses import is_wrapped
 from aotgrad.torch_versions import is_functorch_wrapped_tensor
 
 ByDivision = Callable[[Any, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""The gradient where no element is zero, of autograd's node, the gradient that arrives, the input and the result."""
+"""The gradient where no element is zero, from autograd's node, the incoming gradient, the input and the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What eager does instead of multiplying: `divide` where no element is zero, and where two are, nothing at all if
-    `stops_at_two`; what has but one factor it passes on if `passes_one`."""
+    """The formula that eager prefers to multiplying: `divide` where no element is zero; with `stops_at_two`, zeros
+    where two are; with `passes_one`, a single factor is passed on."""
 
     divide: ByDivision
     stops_at_two: bool = False
@@ -49,7 +49,7 @@ def _running(node: object, arrives: torch.Tensor, input: torch.Tensor, result: t
 
 
 def _dim(node: Any) -> int:
-    """Autograd tells a negative one as an unsigned number."""
+    """The dimension of a reduction; autograd tells a negative one as an unsigned number."""
     dim: int = node._saved_dim
     return dim - 2**64 if dim >= 2**63 else dim
 
@@ -62,7 +62,7 @@ CHOICES: dict[str, Choice] = {
 
 
 def product(function: Callable[..., Any], input: torch.Tensor, *args: object, **kwargs: object) -> Any:
-    """What `function` gives, and behind it a gradient that is chosen as in eager."""
+    """The result of `function`, with a gradient that is chosen as in eager."""
     result = function(input, *args, **kwargs)
     node = result.grad_fn
     choice = CHOICES.get(node.name()) if node is not None else None
@@ -72,7 +72,7 @@ def product(function: Callable[..., Any], input: torch.Tensor, *args: object, **
 
 
 def _is_multiplied(result: torch.Tensor, node: Any, choice: Choice) -> bool:
-    """Whether eager multiplies in any case: what has no dimension, and tensors that stand for others."""
+    """True if eager multiplies in any case: for 0-d tensors, and those that stand for others."""
     input = node._saved_self
     if input.dim() == 0 or is_wrapped(input) or is_functorch_wrapped_tensor(input):
         return True

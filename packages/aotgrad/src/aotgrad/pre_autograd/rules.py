@@ -1,4 +1,4 @@
-"""Operators that must be met above autograd, because below it the choice that has to be influenced is made.
+"""Rules for operators that must be met above autograd, because below it the choice that they influence is made already.
 
 A table of rules keyed by the torch-level function; everything else passes.
 Must not know: recording.
@@ -62,12 +62,12 @@ _NEW_LAYOUT = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "unsqueez
 
 
 class EarlyRules(TorchFunctionMode):
-    """Puts the rules of this module in force.
+    """The mode that puts the rules of this module in force.
 
     `layouts` are tensors without data that stand for inputs, by id: they follow every change of layout in place, which
     a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
-    the end of it that is seen here.  `writing` is told of the values in which an operator writes in place.  `versions`
-    are those that views had when they were made, by id.  `histories` are told what operators take.
+    the node at which that begins.  `writing` is told of the values in which an operator writes in place.  `versions`
+    are those that views had when they were made, by id.  `histories` are told the operands of operators.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class EarlyRules(TorchFunctionMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:
+        # They compute and change nothing, and tracing asks them for every input and result.
         if func in QUESTIONS:
             return func(*args, **(kwargs or {}))  # type: ignore[operator]
         result = self._run(_torchs_own(func), args, dict(kwargs or {}))
@@ -122,6 +123,7 @@ class EarlyRules(TorchFunctionMode):
                 return result
         if func is torch.autograd.grad:
             refuse_gradients_from_outside(self._arrived, *args[:2])
+        # The mode is off within its own handler; what backward calls, such as hooks, is to be met here, too.
         if func is torch.autograd.grad and not (kwargs["is_grads_batched"] or kwargs["materialize_grads"]):
             with self:
                 return _gradients(*args, **kwargs)
@@ -142,7 +144,7 @@ class EarlyRules(TorchFunctionMode):
     def _keeping_layout(
         self, func: object, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> AbstractContextManager[None]:
-        """What is written in place lies as before, where functionalization puts a new value in its place."""
+        """Keeps the layout of tensors written in place, where functionalization puts a new value in their place."""
         targets = args[0] if args and (_writes_in_place(func) or _told_to_write(func, args, kwargs)) else ()
         targets = targets if isinstance(targets, (list, tuple)) else (targets,)
         if not all(isinstance(target, torch.Tensor) and functional.is_functional(target) for target in targets):
@@ -152,7 +154,7 @@ class EarlyRules(TorchFunctionMode):
         return self._writing([functional.current(target) for target in targets])
 
     def _written_as_it_lies(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Functionalization puts the result in the place of `out`, whose layout is lost with that."""
+        """Writes a result to `out` with the layout of `out`, which functionalization would lose."""
         out = kwargs["out"]
         value = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
         if value.shape == out.shape and value.dtype == out.dtype and value.stride() != out.stride():
@@ -170,7 +172,8 @@ class EarlyRules(TorchFunctionMode):
 _DATA = torch.Tensor.data.__get__
 
 _FORGETS_HOOKS = TensorBase._backward_hooks.__set__
-"""What autograd calls while it gives a view its new history: to ask for that here would wait for it for ever."""
+"""The setter that autograd calls while it gives a view its new history: asking for that here would wait for it for
+ever."""
 
 QUESTIONS = frozenset((
     *(getattr(TensorBase, name) for name in (
@@ -181,16 +184,16 @@ QUESTIONS = frozenset((
         "shape", "ndim", "dtype", "device", "layout", "requires_grad", "is_leaf", "_version",
     )),
 ))  # fmt: skip
-"""What computes nothing and leaves everything as it is.  Tracing itself asks most of them, of each input and result."""
+"""Functions that compute and change nothing.  Tracing itself calls most of them for each input and result."""
 
 _NO_OPERATORS = frozenset((torch.autograd.grad, torch.autograd.backward, torch.Tensor.grad.__set__))
-"""What takes tensors and is no operator: that one is another object matters."""
+"""Functions of tensors that are no operators: to them it matters which object a tensor is."""
 
 _ASKS = frozenset(("size", "dim", "stride", "numel", "is_contiguous", "is_floating_point", "is_complex", "__len__"))
 
 
 def _takes_values(func: Any) -> bool:
-    """Whether it computes with what tensors hold, or gives that away."""
+    """True if a function computes with the contents of tensors, or gives them away."""
     name = getattr(func, "__name__", "")
     if name == "__get__":
         return func.__self__ is torch.Tensor.data
@@ -202,7 +205,7 @@ def _name(func: object) -> str:
 
 
 def _told_to_write(func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
-    """Whether a function that can be told to write in place is told to."""
+    """True if a function with an `inplace` parameter is told to write in place."""
     if len(args) > 1 and isinstance(func, FunctionType):
         names = func.__code__.co_varnames[: func.__code__.co_argcount]
         kwargs = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -222,14 +225,14 @@ _LAID_OUT_ANEW = frozenset((
 
 
 def _written_by_a_copy(rule: Rule, tensor: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
-    """Whose layout is that of the tensor, whatever its sizes."""
+    """The write done on a copy and copied back, which keeps the tensor's layout whatever its sizes."""
     written = tensor.clone()
     rule(written, *args, **kwargs)
     return tensor.copy_(written)
 
 
 def _lie_apart(args: Sequence[object], out: object) -> bool:
-    """Whether an operator may make its result in another layout than `out` has."""
+    """True if an operator may give its result another layout than `out` has."""
     if not isinstance(out, torch.Tensor):
         return False
     if has_gaps(out):
@@ -239,15 +242,16 @@ def _lie_apart(args: Sequence[object], out: object) -> bool:
 
 
 def _count_writes_to_list(func: Any, args: Sequence[Any]) -> None:
-    """Functionalization leaves the versions of what it writes as a list where they were; torch's kernels do not."""
+    """Counts writes to a list of tensors: functionalization leaves their versions where they were, torch's kernels do
+    not."""
     name = getattr(func, "__name__", "").split(".")[0]
     if name.startswith("_foreach_") and name.endswith("_"):
         torch.autograd.graph.increment_version([tensor for tensor in args[0] if not tensor.is_inference()])
 
 
 def _torchs_own(func: object) -> Any:
-    """Torch tells a mode what `torch.Tensor` has under the operator's name, which a program may have put there; the
-    operator itself calls nothing of the kind."""
+    """Torch's own method of this name: a mode is told what `torch.Tensor` has there, which a program may have
+    replaced."""
     if not isinstance(func, FunctionType) or func.__module__.partition(".")[0] == "torch":
         return func
     name = next((name for name, value in vars(torch.Tensor).items() if value is func), "")
@@ -255,7 +259,7 @@ def _torchs_own(func: object) -> Any:
 
 
 def _gradients(outputs: Any, inputs: Any, *, grad_outputs: Any, only_inputs: bool, **options: Any) -> Any:
-    """What ``torch.autograd.grad`` comes to, with the rules in force during backward: a mode that is told of a function
+    """The result of ``torch.autograd.grad``, with the rules in force during backward: a mode that is told of a function
     is out of force while that runs."""
     outputs = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
     given = (grad_outputs,) if grad_outputs is None or isinstance(grad_outputs, torch.Tensor) else tuple(grad_outputs)
@@ -269,7 +273,8 @@ def _gradients(outputs: Any, inputs: Any, *, grad_outputs: Any, only_inputs: boo
 
 
 def _refuse_out_with_gradients(args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """Operators refuse it, but some that are made of others do so only on real tensors."""
+    """Refuses `out` while gradients are recorded, as operators do; some that are made of others do so only on real
+    tensors."""
     if kwargs.get("out") is not None and torch.is_grad_enabled():
         leaves = pytree.tree_leaves((args, dict(kwargs)))
         if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
@@ -277,7 +282,8 @@ def _refuse_out_with_gradients(args: Sequence[object], kwargs: Mapping[str, obje
 
 
 def _refuse_write_to_inference(func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """Of what was made in inference mode, outside of it: functionalization exchanges the data, which torch allows."""
+    """Refuses writes, outside of inference mode, to tensors made in it: functionalization exchanges the data, which
+    torch would allow."""
     name = _name(func)
     writes = _told_to_write(func, args, kwargs) or _writes_in_place(func) or name in _NEW_LAYOUT
     written = args[0] if writes and args else kwargs.get("out")
@@ -312,13 +318,13 @@ for _extreme in (
 
 @early(torch.Tensor.data.__set__)
 def set_data(tensor: torch.Tensor, other: torch.Tensor) -> None:
-    """Neither functionalization nor autograd hears of it."""
+    """Refuses to exchange a tensor's data: neither functionalization nor autograd hears of it."""
     raise Unsupported("the data of a tensor is exchanged", "write to it, or keep that out of the graph")
 
 
 @early(torch.Tensor.resize_, torch.ops.aten.resize_.default)
 def resize_(tensor: torch.Tensor, *size: object, **options: object) -> torch.Tensor:
-    """To the size that it has it does nothing, which functionalization counts as a write."""
+    """Leaves a tensor that has the size already alone: functionalization would count a write."""
     wanted = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     keeps = not options and not tensor.requires_grad and wanted == tuple(tensor.shape)
     return tensor if keeps else tensor.resize_(*size, **options)
@@ -326,13 +332,13 @@ def resize_(tensor: torch.Tensor, *size: object, **options: object) -> torch.Ten
 
 @early(torch.bernoulli, torch.Tensor.bernoulli)
 def bernoulli(input: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
-    """It draws in the order of a contiguous tensor, unlike what is drawn in place."""
+    """Draws in the order of a contiguous tensor, unlike `bernoulli_`."""
     return torch.bernoulli(input.contiguous(), *args, **kwargs)
 
 
 @early(torch.dropout)
 def dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-    """What drops nothing is what it was given; where sizes are dynamic torch has a rule in Python that copies it."""
+    """Returns the input itself where nothing is dropped; torch's rule for dynamic sizes copies it."""
     drops = train and p != 0 and not (isinstance(count := input.numel(), int) and count == 0)
     return torch.dropout(input, p, train) if drops or not 0 <= p <= 1 else input
 
@@ -346,7 +352,7 @@ def functional_dropout(input: torch.Tensor, p: float = 0.5, training: bool = Tru
 
 @early(torch.native_dropout, torch.ops.aten.native_dropout.default)
 def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> Any:
-    """Called by its name it draws for a probability of 1, too, which no other way to drop out does."""
+    """Refuses a probability of 1, for which this operator alone draws."""
     if train and p == 1:
         raise Unsupported("`native_dropout` is called with a probability of 1", "call `torch.dropout`")
     return NotImplemented
@@ -354,7 +360,8 @@ def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> Any:
 
 @early(torch.rrelu)
 def rrelu(input: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
-    """Its kernels give contiguous results; the functional twin, which tells of the noise, as the input lies."""
+    """Makes the result contiguous, as its kernels do; the functional twin, which returns the noise, keeps the input's
+    layout."""
     return torch.rrelu(input, *args, **kwargs).contiguous()
 
 
@@ -371,20 +378,20 @@ def functional_rrelu(
 
 
 def _by_its_kernel(func: Callable[..., Any], *args: object, **kwargs: object) -> Any:
-    """Where sizes are dynamic, torch prefers its rules in Python, also to kernels that take such sizes."""
+    """Calls the kernel where torch would prefer a rule in Python because sizes are dynamic."""
     with DisablePythonDispatcher():
         return func(*args, **kwargs)
 
 
 @early(nnf.multilabel_margin_loss)
 def multilabel_margin_loss(input: torch.Tensor, *args: object, **kwargs: object) -> Any:
-    """The rule counts what stands behind the last label, too."""
+    """Calls the kernel: the rule in Python counts what stands behind the last label, too."""
     return _by_its_kernel(nnf.multilabel_margin_loss, input, *args, **kwargs)
 
 
 @early(nnf.interpolate)
 def interpolate(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Of bytes torch's kernels compute in integers, as its rules in Python do not."""
+    """Calls the kernel for bytes, which computes in integers, as rules in Python do not."""
     if input.dtype != torch.uint8:
         return nnf.interpolate(input, *args, **kwargs)
     if any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves((tuple(input.shape), args, kwargs))):
@@ -394,8 +401,8 @@ def interpolate(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 @early(torch.max_pool1d, nnf.max_pool1d)
 def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Without gradients torch has a kernel of its own on CPUs, which takes less than what is traced in its place, and
-    gives what is contiguous."""
+    """Matches the kernel for CPUs without gradients, which takes fewer dtypes than what is traced in its place, and
+    returns contiguous results."""
     if input.device.type == "cpu" and not input.dtype.is_floating_point:
         raise FailsOnFakes(f"max_pool1d of {input.dtype}", "run it eagerly: the result or the error is its own")
     pooled = nnf.max_pool1d(input, *args, **kwargs)
@@ -406,7 +413,7 @@ def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 @early(nnf.one_hot)
 def one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> Any:
-    """Its own code asks for the largest value while it is traced; a position is looked at when it is written to."""
+    """Scatters ones without torch's own look at the largest value; positions are checked when they are written to."""
     some = isinstance(count := tensor.numel(), torch.SymInt) or count > 0
     if not isinstance(num_classes, int) or num_classes < 1 or tensor.dtype != torch.int64 or not some:
         return nnf.one_hot(tensor, num_classes)
@@ -416,7 +423,7 @@ def one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> Any:
 
 @early(torch.linalg.matrix_rank)
 def matrix_rank(*args: object, out: object = None, **kwargs: object) -> torch.Tensor:
-    """Where torch traces, its own code forgets `out` and leaves there what was there."""
+    """Writes `out`, which torch's code forgets while tracing."""
     rank = torch.linalg.matrix_rank(*args, **kwargs)
     return rank if out is None else torch.add(rank, 0, out=out)
 
@@ -433,8 +440,8 @@ def batch_norm(
     eps: float,
     cudnn: bool,
 ) -> torch.Tensor:
-    """torch's own path ends in a kernel that updates the running statistics without saying so in its schema; a batch of
-    nothing has a path without them."""
+    """Calls the form that returns the new running statistics: torch's own path ends in a kernel that updates them
+    without saying so in its schema.  An empty batch has a path without them."""
     if isinstance(count := input.size(0), int) and count == 0:
         return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
     if any(given is not None and given.dim() != 1 for given in (weight, bias, mean, var)):
@@ -449,7 +456,7 @@ def batch_norm(
 
 
 def _fit(input: torch.Tensor, others: Sequence[Any]) -> bool:
-    """Whether torch's kernels take these types beside one another: one for all, or halves beside single precision."""
+    """True if torch's kernels take these dtypes beside one another: one for all, or halves beside single precision."""
     types = {given.dtype for given in others if given is not None}
     return types <= {input.dtype} or (types == {torch.float32} and input.dtype in (torch.float16, torch.bfloat16))
 
@@ -457,7 +464,8 @@ def _fit(input: torch.Tensor, others: Sequence[Any]) -> bool:
 def _with_fixed_statistics(
     input: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, var: torch.Tensor, eps: float
 ) -> torch.Tensor:
-    """Pointwise arithmetic: what torch's kernels keep for backward here differs between devices, and is not needed."""
+    """Batch norm by fixed statistics as pointwise arithmetic: torch's kernels keep values for backward that differ
+    between devices and are not needed."""
     dtype = torch.promote_types(input.dtype, torch.float32)
     per_channel = (1, -1, *[1] * (input.dim() - 2))
     scale = torch.rsqrt(var.to(dtype) + eps)
@@ -479,7 +487,7 @@ def functional_batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> torch.Tensor:
-    """A mode meets a Python function of torch.nn.functional before what it calls."""
+    """The function of torch.nn.functional, which a mode meets before what it calls."""
     if training:
         _check_batch(input.size())
     return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
@@ -519,6 +527,7 @@ def instance_norm(
         return torch.instance_norm(input, weight, bias, mean, var, use_input, momentum, eps, cudnn)
     batch, channels = input.shape[:2]
     scale, shift = (None if value is None else value.repeat(batch) for value in (weight, bias))
+    # Each sample moves a copy of the statistics, of which the mean is kept, as torch's kernel does.
     means, variances = mean.repeat(batch), var.repeat(batch)
     grouped = input.contiguous().view(1, batch * channels, *input.shape[2:])
     normalised = batch_norm(grouped, scale, shift, means, variances, True, momentum, eps, cudnn)

@@ -1,1 +1,1 @@
-"""What writes the operators of a program down, in the order and with the history that they have."""
+"""Recording: the operators of a program are written down, in the order and with the history that they have."""

@@ -1,4 +1,4 @@
-"""Custom operators that write to their arguments, as functional twins that return the new values instead.
+"""Functional twins of custom operators that write to their arguments, which return the new values instead.
 
 A twin is an operator of its own, made once per operator, so that every later stage sees an ordinary functional one.
 Must not know: tracing, graphs.
@@ -28,7 +28,7 @@ from aotgrad.torch_versions import (
 
 _NAMESPACE = "aotgrad_functional"
 _ORIGINALS: dict[OpOverload, OpOverload] = {}
-"""Of each functional twin; filled where they are made."""
+"""The original of each functional twin; filled where twins are made."""
 
 
 def writing_overload(func: object, args: Sequence[object], kwargs: dict[str, object]) -> OpOverload | None:
@@ -42,7 +42,7 @@ def writing_overload(func: object, args: Sequence[object], kwargs: dict[str, obj
 
 
 def call_functional(op: OpOverload, args: Sequence[object], kwargs: dict[str, object]) -> Any:
-    """Call the twin of `op`, then write what it returns to the arguments that `op` would have written to."""
+    """Calls the twin of `op`, then writes its results to the arguments that `op` would have written to."""
     if has_no_history(op):
         with torch.no_grad():
             return _call_twin(op, args, kwargs)
@@ -53,7 +53,8 @@ def call_functional(op: OpOverload, args: Sequence[object], kwargs: dict[str, ob
 
 
 def has_no_history(op: OpOverload) -> bool:
-    """Whether autograd passes it by, because it was registered so: what it writes has no history in eager either."""
+    """True if autograd passes the operator by, because it was registered so: what it writes has no history in eager
+    either."""
     name = op.name()
     registered = dispatch_has_kernel_for_dispatch_key(name, "Autograd")
     return registered and bool(dispatch_kernel_for_dispatch_key_is_fallthrough(name, "Autograd"))
@@ -102,6 +103,7 @@ def functional_twin(op: OpOverload) -> OpOverload:
         everything = (*own, *(copies[key] for key in names))
         return everything[0] if len(everything) == 1 else everything
 
+    # Explicit: traced as one operator, not taken apart into what it calls.
     torch.library.impl(name, "CompositeExplicitAutograd", compute)
     torch.library.register_fake(name, compute)
     if has_no_history(op):
@@ -112,12 +114,12 @@ def functional_twin(op: OpOverload) -> OpOverload:
 
 
 def in_place(func: OpOverload) -> OpOverload | None:
-    """The operator that `func` is the functional twin of."""
+    """The operator that `func` is the functional twin of; None for any other."""
     return _ORIGINALS.get(func)
 
 
 def _functional_schema(op: OpOverload, written: int) -> str:
-    """By name all that `op` takes, and what it returns with the written arguments behind."""
+    """The schema of the twin: all arguments of `op` by name, and its results followed by the written arguments."""
     taken, _, returned = str(schema_of(op)).partition("(")[2].rpartition(") -> ")
     arguments = re.sub(r"(?<=\w)\([^()]*\)", "", taken).replace("*, ", "")  # without marks of what is written
     results = ", ".join([*filter(None, [returned.strip("()")]), *["Tensor"] * written])

@@ -1,4 +1,4 @@
-"""Random operators run again from what they drew, instead of drawing once more.
+"""Random draws of a traced program: operators run again by a checkpoint get what they drew before.
 
 A checkpoint takes the generator's state before its region and brings it back before running the region again.  While a
 program is traced nothing is drawn, so the thread that traces is told another generator's state, which says where the
@@ -22,7 +22,7 @@ from aotgrad.torch_versions import OpOverload, aten, compute_elementwise_output_
 
 
 def dropout_scale(probability: float) -> float:
-    """What dropout multiplies the values by that it keeps."""
+    """The factor by which dropout multiplies the values that it keeps."""
     return 0.0 if probability == 1 else 1.0 / (1.0 - probability)
 
 
@@ -30,7 +30,7 @@ _FROM = getattr(aten.random, "from")
 
 
 def all_dropped(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Dropout that keeps nothing, and its mask.
+    """The result of dropout that keeps nothing, and its mask.
 
     Eager draws nothing for it; torch's rule in Python, taken where sizes are dynamic, asks for the operator that does.
     """
@@ -38,13 +38,13 @@ def all_dropped(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def is_dropout_mask(node: fx.Node) -> bool:
-    """Is this what a `native_dropout` drew?"""
+    """True for the mask that a `native_dropout` drew."""
     source = node.args[0] if node.target is operator.getitem else None
     return isinstance(source, fx.Node) and source.target is aten.native_dropout.default and node.args[1] == 1
 
 
 def dropout_from_mask(graph: fx.Graph, node: fx.Node, mask: fx.Node) -> None:
-    """The values of a `native_dropout` are computed from its mask."""
+    """Has the values of a `native_dropout` computed from its mask."""
     for item in [user for user in node.users if user.args[1] == 0]:
         with graph.inserting_before(item):
             values = graph.call_function(
@@ -64,14 +64,15 @@ def printable(func: OpOverload, args: Sequence[object]) -> OpOverload:
 
 
 def in_memory_order(tensor: torch.Tensor, probability: float, **options: object) -> torch.Tensor:
-    """What `bernoulli_` draws: torch's functional operator for it draws as if the tensor were contiguous."""
+    """The numbers of `bernoulli_`, which draws in memory order: torch's functional operator for it draws as if the
+    tensor were contiguous."""
     order, _ = compute_elementwise_output_logical_to_physical_perm(tensor)
     drawn = aten.bernoulli.p(tensor.permute(order).contiguous(), probability, **options)
     return drawn.permute([order.index(dimension) for dimension in range(len(order))])
 
 
 class Draws:
-    """The random draws of one trace, in their order."""
+    """The random draws of one trace, in their order, counted by the seed of a generator that the program sees."""
 
     def __init__(self) -> None:
         self._first = next(STATE.seeds)
@@ -80,22 +81,22 @@ class Draws:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """This thread is told places for states of the default generator."""
+        """Has this thread see positions in the order of draws as states of the default generator."""
         self._mark(0)
         with STATE.generator.answered_by(self):
             yield
 
     def made(self, func: OpOverload, result: Any) -> None:
-        """`func` has drawn `result`."""
+        """Notes that `func` has drawn `result`."""
         self._made.append((func, result))
         self._mark(len(self._made))
 
     def is_new(self) -> bool:
-        """Is the program at a place where it has not drawn yet?  So it is, too, after it has seeded the generator."""
+        """True if the program has not drawn at this position yet, and after it has seeded the generator."""
         return self._place() in (None, len(self._made))
 
     def repeat(self, func: OpOverload) -> Any:
-        """What `func` drew when the program was here before."""
+        """The result that `func` drew when the program was here before."""
         place = self._place()
         if place is None or self._made[place][0] is not func:
             raise Unsupported(f"{func} draws after the generator was set to another state", "run it eagerly")
@@ -103,17 +104,17 @@ class Draws:
         return self._made[place][1]
 
     def state(self) -> torch.Tensor:
-        """What the program takes for the default generator's state."""
+        """The state that the program sees of the default generator."""
         return (torch.default_generator if self._place() is None else self._places).get_state()
 
     def go_to(self, state: torch.Tensor) -> None:
-        """The program sets the default generator to a state: to a place, or to a state that is none."""
+        """Sets the state: to a position, or to a state of the real generator."""
         self._places.set_state(state)
         if self._place() is None:
             torch.default_generator.set_state(state)
 
     def leave(self) -> None:
-        """The program seeds the generator."""
+        """Leaves the positions, as the program seeds the generator itself."""
         self._places.manual_seed(0)
 
     def _mark(self, place: int) -> None:

@@ -1,4 +1,5 @@
-"""Where autograd goes on otherwise than the operators of a graph say: gradients of gradients go the way that it goes.
+"""Histories: the places where autograd's graph differs from the operators of a traced graph; gradients of gradients
+follow autograd's.
 
 The operators of a joint graph that are run again under autograd would be followed through all that they compute.  Some
 of it the program computed without gradients, took by ``.data``, or wrote where autograd did not look: such a value has
@@ -24,11 +25,10 @@ from aotgrad.tensors import functional
 from aotgrad.torch_versions import aten, get_sequence_nr, sequence_nr_of
 
 APART = "apart"
-"""Under this name a node's ``meta`` tells that it was computed where no gradients were recorded."""
+"""The key in a node's ``meta`` for a value computed where no gradients were recorded."""
 
 HISTORY = "history"
-"""Under this name a node's ``meta`` has the node whose history its value has: it was written where autograd did not
-look."""
+"""The key in a node's ``meta`` for the node whose history its value has: it was written where autograd did not look."""
 
 _FACTORIES = frozenset(
     packet
@@ -37,21 +37,21 @@ _FACTORIES = frozenset(
         aten.new_empty, aten.new_empty_strided,
     )
 )  # fmt: skip
-"""Operators that take of a tensor only what it looks like."""
+"""Operators that read only the metadata of a tensor."""
 
 
 def goes_apart(node: fx.Node) -> bool:
-    """Whether autograd goes on from this value to nothing that it was computed from."""
+    """True if autograd goes on from this value to nothing that it was computed from."""
     return node.target is aten.detach.default or APART in node.meta
 
 
 def is_number(value: object) -> bool:
-    """Whether derivatives exist of this."""
+    """True for tensors that derivatives exist of."""
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 class Histories:
-    """What autograd follows of the values of one trace; ``leaves``: the inputs that require grad."""
+    """The record of what autograd follows among the values of one trace; ``leaves``: the inputs that require grad."""
 
     def __init__(self, node_of: Callable[[torch.Tensor], fx.Node]) -> None:
         self._node_of = node_of
@@ -66,10 +66,10 @@ class Histories:
         self._call: fx.Node | None = None
         self._inside = False
         self.goes_back = False
-        """Whether the program is over, and autograd runs its backward."""
+        """True once the program is over and autograd runs its backward."""
 
     def switch(self, recorded: bool) -> None:
-        """The program records gradients from here on, or does not."""
+        """Notes that the program switches the recording of gradients on or off."""
         if is_in_a_function():
             return
         scope, ends = _scope()
@@ -81,7 +81,7 @@ class Histories:
         self._recorded = before[1] if ends else recorded
 
     def enter(self, graph: fx.Graph, encode: Callable[[Any], Any]) -> None:
-        """Forward is about to record an operator: in a function with a backward of its own, perhaps."""
+        """Notes that forward is about to record an operator, perhaps within a function with a backward of its own."""
         self._inside = False
         if torch.is_grad_enabled() or not (self._recorded and self.leaves and get_sequence_nr):
             return
@@ -110,7 +110,7 @@ class Histories:
             yield functional.current(each) if isinstance(each, torch.Tensor) else each
 
     def note(self, node: fx.Node) -> None:
-        """A node is recorded."""
+        """Marks a node that was just recorded."""
         if torch.is_grad_enabled():
             return
         if not self._recorded or self._inside or torch.is_inference_mode_enabled():
@@ -122,8 +122,9 @@ class Histories:
     def arguments(
         self, args: Sequence[object], kwargs: Mapping[str, object], *, written: bool
     ) -> tuple[Sequence[Any], dict[str, Any]]:
-        """What an operator is to take: of a tensor that autograd does not follow, though it is computed from what it
-        follows, one without that history.  ``written``: it writes to the first."""
+        """The operands of an operator, detached where autograd does not follow them though they are computed from what
+        it follows.  ``written``: it writes to the first."""
+        # ``out`` is written, not read.
         rest = {name: value for name, value in kwargs.items() if name != "out"}
         given = [each for each in _tensors([*args, *rest.values()]) if functional.is_functional(each)]
         for value in given:
@@ -139,20 +140,20 @@ class Histories:
         return found, {**kwargs, **{name: self._without_history(value, apart) for name, value in rest.items()}}
 
     def settle(self) -> None:
-        """The program is over, and backward comes."""
+        """Completes the record at the end of the program, before backward."""
         for value, _, _ in list(self._seen.values()):
             self._see(value)
         self._recorded, self._inside, self._frame, self.goes_back = True, False, None, True
         self._scopes.clear()
 
     def close(self) -> None:
-        """The trace is over.  A frame that stays would keep all that called it, whose variables include exceptions and
+        """Ends the trace.  A frame that stays would keep all that called it, whose variables include exceptions and
         what ends with those, until cycles are collected."""
         self._frame = self._call = None
         self._scopes.clear()
 
     def _see(self, value: torch.Tensor) -> None:
-        """A tensor with another value and the same history was written where autograd did not look."""
+        """Notes a tensor with another value and the same history: it was written where autograd did not look."""
         if not value.requires_grad:
             return
         try:
@@ -201,7 +202,7 @@ class Histories:
 
 
 def _result(call: fx.Node, number: int, value: fx.Node) -> fx.Node:
-    """What the call gives as its result of this number."""
+    """The node of a call's result of this number."""
     known = (user for user in call.users if user.target is operator.getitem and user.args[1] == number)
     found = next(known, None)
     if found is None:
@@ -212,7 +213,7 @@ def _result(call: fx.Node, number: int, value: fx.Node) -> fx.Node:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether this is a tensor that the graph knows, or nothing that leads to one."""
+    """True for a tensor that the graph knows, and for values that lead to none."""
     if isinstance(value, torch.Tensor):
         return functional.is_functional(value)
     plain = (bool, int, float, complex, str, torch.dtype, torch.device, torch.SymInt, torch.SymFloat, type(None))

@@ -1,4 +1,4 @@
-"""The order in which the dimensions of a result lie in memory, and what torch's fakes are wrong about.
+"""The memory layouts of results, and corrections of fake kernels that have them wrong.
 
 Must not know: recording.
 """
@@ -15,8 +15,8 @@ from aotgrad.torch_versions import OpOverload, aten
 
 
 def may_be_laid_out(args: Sequence[object], result: torch.Tensor) -> bool:
-    """Whether an operator and what it is taken apart into may lay out the result otherwise: of contiguous tensors both
-    make contiguous ones.  Dynamic sizes are left alone, because to look at their strides would fix them."""
+    """True if an operator and its decomposition may lay the result out differently: of contiguous tensors both make
+    contiguous ones.  Dynamic sizes are left alone, because looking at their strides would fix them."""
     if result.dim() < 2 or result.layout is not torch.strided or not has_known_layout(result):
         return False
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.layout is torch.strided]
@@ -24,7 +24,7 @@ def may_be_laid_out(args: Sequence[object], result: torch.Tensor) -> bool:
 
 
 def lies_in_order(tensor: torch.Tensor) -> bool:
-    """Whether every operator would lay out its result as this lies, or nothing is known of it."""
+    """True if every operator would lay out its result in this order, or nothing is known of it."""
     if tensor.layout is not torch.strided or not tensor.dim():
         return True
     if tensor.dim() < 2 or not has_known_layout(tensor):
@@ -33,8 +33,8 @@ def lies_in_order(tensor: torch.Tensor) -> bool:
 
 
 def has_gaps(tensor: torch.Tensor) -> bool:
-    """Whether memory lies between its elements that belongs to none of them, as in every second row of a matrix.  Sizes
-    that vary are taken as they are in this call, and compared by their expressions: nothing is relied on."""
+    """True if there is memory between its elements that belongs to none of them, as in every second row of a matrix.
+    Sizes that vary are taken as they are in this call, and compared by their expressions, so that no guard follows."""
     if tensor.layout is not torch.strided:
         return False
     dims = [(stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if _now(size) != 1]
@@ -49,7 +49,7 @@ def has_gaps(tensor: torch.Tensor) -> bool:
 
 
 def symbolic_out_of_order(tensor: torch.Tensor) -> bool:
-    """Whether an operator may lay out its result otherwise, and what is between dynamic sizes cannot be told."""
+    """True if an operator may lay out its result differently, and dynamic sizes do not let one tell."""
     return (
         tensor.dim() > 1
         and tensor.layout is torch.strided
@@ -59,21 +59,22 @@ def symbolic_out_of_order(tensor: torch.Tensor) -> bool:
 
 
 def refuse_normal(drawn: torch.Tensor) -> None:
-    """Torch's kernel for CPUs draws 16 elements and more in another way where there are gaps, and the functional
-    operator has none."""
+    """Refuses draws into memory with gaps: torch's kernel for CPUs draws 16 elements and more in another way there, and
+    the functional operator has no gaps."""
     few = isinstance(count := drawn.numel(), int) and count < 16
     if drawn.device.type == "cpu" and not few and has_gaps(drawn):
         raise Unsupported("normal_ draws into a tensor that has gaps in memory", "draw into one without, and copy it")
 
 
 def corrected(func: OpOverload, args: Sequence[object], result: object) -> Any:
-    """What a fake kernel gave, with the layout and the dtype of what the operator's own kernel gives."""
+    """The result of a fake kernel, with the layout and the dtype that the operator's own kernel gives."""
     rule = _CORRECTIONS.get(func)
     return result if rule is None else rule(result, *args)
 
 
 def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> torch.Tensor:
-    """On CPUs as what is put together of two parts, of which one may be empty; torch's rule in Python picks indices."""
+    """A roll on CPUs lies as a concatenation of two parts, of which one may be empty; torch's rule in Python
+    indexes."""
     is_known = has_known_layout(x) and all(isinstance(shift, int) for shift in shifts)
     if x.device.type != "cpu" or not is_known or not x.numel() or not dims or x.is_contiguous():
         return result
@@ -84,12 +85,12 @@ def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[Any], dims: Se
 
 
 def _attention(result: tuple[torch.Tensor, torch.Tensor], query: torch.Tensor, *_: object) -> Sequence[torch.Tensor]:
-    """The logarithms of sums are as exact as the kernel's sums; torch 2.11 and 2.12 say float32 always."""
+    """Attention's logarithms of sums are as exact as the kernel's sums; torch 2.11 and 2.12 say float32 always."""
     return result[0], _of_dtype(result[1], torch.float64 if query.dtype == torch.float64 else torch.float32)
 
 
 def _counts(result: torch.Tensor, x: torch.Tensor, weights: torch.Tensor | None = None, *_: object) -> torch.Tensor:
-    """Integers of 64 bits, or the sums of weights; torch 2.11 says the dtype of what is counted."""
+    """Counts are integers of 64 bits, or sums of weights; torch 2.11 says the dtype of what is counted."""
     if weights is None:
         return _of_dtype(result, torch.int64)
     return _of_dtype(result, torch.float32 if weights.dtype == torch.float32 else torch.float64)
@@ -109,7 +110,7 @@ def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: obj
 
 
 def _normalized_by_groups(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
-    """By the format of the operand; from torch 2.14 on the fake says contiguous."""
+    """A group norm's result lies by the format of the operand; from torch 2.14 on the fake says contiguous."""
     result = _with_statistics(result, x, *rest)
     return _by_format(result[0], x), *result[1:]
 
@@ -123,26 +124,26 @@ def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) 
 
 
 def _gradient_of_normalized(result: Sequence[torch.Tensor], _: object, x: torch.Tensor, *__: object) -> Any:
-    """As the operand of the batch norm is read, however what arrives lies; a fake says as what arrives."""
+    """A batch norm's gradient lies as its operand is read, however the tangent lies; a fake says as the tangent."""
     if x.device.type != "cpu" or not isinstance(result[0], torch.Tensor) or not _has_known_format(x):
         return result
     return _laid_out_as(result[0], memory_format_of(x)), *result[1:]
 
 
 def lies_as_normalized(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """What a batch norm of ``x`` gives, made by other operators, in the layout that its kernels for CPUs give it."""
+    """A batch norm of ``x`` made by other operators, in the layout of its kernels for CPUs."""
     if x.device.type != "cpu" or not _has_known_format(x):
         return result
     return result.contiguous(memory_format=memory_format_of(x))
 
 
 def _has_known_format(x: torch.Tensor) -> bool:
-    """Dynamic sizes need not be looked at where there is one format alone."""
+    """True if the memory format can be told without looking at dynamic sizes."""
     return x.dim() not in _INNERMOST or has_known_layout(x)
 
 
 _INNERMOST = {4: torch.channels_last, 5: torch.channels_last_3d}
-"""Formats with the channels innermost, by the number of dimensions."""
+"""The memory formats with the channels innermost, by the number of dimensions."""
 
 
 def memory_format_of(x: torch.Tensor) -> torch.memory_format:
@@ -154,7 +155,7 @@ def memory_format_of(x: torch.Tensor) -> torch.memory_format:
 
 
 def _format_seen(x: torch.Tensor, innermost: torch.memory_format) -> torch.memory_format:
-    """By strides, which may have holes; contiguous where the channels are not innermost."""
+    """The memory format read off strides, which may have holes; contiguous where the channels are not innermost."""
     least, order = 1, (1, *range(x.dim() - 1, 1, -1), 0)
     for dim in order:
         is_ambiguous = dim == 0 and least == x.stride(1)  # one channel, or images of one element
@@ -185,12 +186,13 @@ def _contiguous(result: torch.Tensor, *_: object) -> torch.Tensor:
 
 
 def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
-    """As the operand lies, without its gaps; torch 2.11 says contiguous of some, and all of others."""
+    """The result lies as the operand, without its gaps; torch 2.11 says contiguous of some, and all of others."""
     return torch.empty_like(x, dtype=result.dtype) if has_known_layout(x) else result
 
 
 def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torch.Tensor:
-    """Element by element, as all such kernels; torch's rules in Python spread the operands out first."""
+    """The result lies as a product of the operands, element by element; torch's rules in Python spread the operands out
+    first."""
     operands = [each for each in (x, y) if isinstance(each, torch.Tensor)]
     if len(operands) < 2 or not all(map(has_known_layout, operands)) or all(each.is_contiguous() for each in operands):
         return result
@@ -206,7 +208,8 @@ def _gradient_of_elu(result: torch.Tensor, grad: torch.Tensor, *rest: object) ->
 
 
 def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: object, noise: torch.Tensor, *rest: object) -> torch.Tensor:
-    """In training the noise is multiplied by what arrives, in this order; torch's rule in Python has the other."""
+    """In training the gradient lies as the noise times the tangent, in this order; torch's rule in Python has the
+    other."""
     training = rest[2]
     if not training or not has_known_layout(grad) or not has_known_layout(noise):
         return result
@@ -214,7 +217,8 @@ def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: object, noise: torch.
 
 
 def _with_gaps(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
-    """As what is written to; torch's rule in Python, which is taken where sizes are dynamic, says dense."""
+    """The result lies as the operand that is written to; torch's rule in Python, taken where sizes are dynamic, says
+    dense."""
     return result.new_empty_strided(x.shape, x.stride()) if has_gaps(x) else result
 
 
@@ -265,8 +269,8 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
 
 
 def order_of(wanted: object, found: torch.Tensor) -> list[int] | None:
-    """The dimensions from the outermost to the innermost in memory where they are to be moved; None where nothing is to
-    be done, or what is wanted has holes."""
+    """The dimensions from the outermost to the innermost in memory, for a result that has to be moved; None where it
+    need not be, or where the wanted layout has gaps."""
     if not isinstance(wanted, torch.Tensor) or wanted.shape != found.shape or not wanted.numel():
         return None
     if _significant(wanted) == _significant(found):
@@ -286,7 +290,7 @@ def _is_same(one: object, other: object) -> bool:
 
 
 def has_known_layout(tensor: torch.Tensor) -> bool:
-    """Sizes and strides without symbols."""
+    """True if sizes and strides have no symbols."""
     return all(isinstance(number, int) for number in (*tensor.shape, *tensor.stride()))
 
 

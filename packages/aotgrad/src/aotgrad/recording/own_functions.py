@@ -1,4 +1,5 @@
-"""Which `torch.autograd.Function` runs its forward, read off the frames of Python; and such a function called again.
+"""The `torch.autograd.Function` that is running its forward, read off Python's frames; and such a function called
+again.
 
 Up to torch 2.13 what calls it is a method in Python, whose frame has the class and the arguments; from 2.14 on torch
 calls the forward itself, whose frame has them as long as the forward binds none of its parameters anew.
@@ -27,14 +28,14 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def has_a_program_run(function: F) -> F:
-    """Marks who has a program run: what called that is none of the program's."""
+    """Marks a function that runs a traced program: frames above it are none of the program's."""
     _HAVING_PROGRAMS_RUN.add(function.__code__)
     return function
 
 
 class OwnBackward:
     """Calls a function with a backward of its own once more, for the history that its results have.  ``drew``: they
-    hang on random numbers, of which there would be others."""
+    depend on random numbers, which would be others the second time."""
 
     def __init__(self, function: type[torch.autograd.Function]) -> None:
         self._function, self.drew = function, False
@@ -47,7 +48,7 @@ class OwnBackward:
 
 
 def callers() -> Iterator[FrameType]:
-    """From whoever asks to whoever has the program run."""
+    """The frames from the caller to the function that runs the program."""
     caller: FrameType | None = sys._getframe(1)
     while caller is not None and caller.f_code not in _HAVING_PROGRAMS_RUN:
         yield caller
@@ -55,18 +56,18 @@ def callers() -> Iterator[FrameType]:
 
 
 def is_in_a_function() -> bool:
-    """Whether autograd runs a function's forward, or a backward that gives no history."""
+    """True if autograd is running a function's forward, or a backward that records no history."""
     return outermost_function() is not None or any(caller.f_code is _ONCE for caller in callers())
 
 
 def outermost_function() -> FrameType | None:
-    """The frame of the function that runs its forward; of one that calls another, its own."""
+    """The frame of the function whose forward is running; the outer one, where one calls another."""
     forwards = _forwards() if _APPLY is None else {_APPLY: ()}
     return next((caller for caller in reversed(list(callers())) if caller.f_code in forwards), None)
 
 
 def what_is_called(frame: FrameType) -> tuple[Any, Sequence[Any]] | None:
-    """The class and the arguments, if the frame tells them."""
+    """The class and the arguments of the function in a frame, if the frame tells them."""
     known = frame.f_locals
     if _APPLY is not None:
         return None if known["kwargs"] else (known["cls"], known["args"])
@@ -83,7 +84,7 @@ def what_is_called(frame: FrameType) -> tuple[Any, Sequence[Any]] | None:
 
 
 def _forwards() -> dict[CodeType, list[Any]]:
-    """The code of every forward there is, and whose it is."""
+    """The code of every forward that exists, and the classes that it belongs to."""
     found: dict[CodeType, list[Any]] = {}
     waiting = [_FUNCTION]
     while waiting:
@@ -97,13 +98,13 @@ def _forwards() -> dict[CodeType, list[Any]]:
 
 @cache
 def _binds_anew(code: CodeType) -> bool:
-    """Whether the parameters may be something else by now."""
+    """True if the code may assign to its parameters, so that a frame no longer has the arguments."""
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
     return any(name in code.co_varnames[:count] for name in _bound(code))
 
 
 def _bound(code: CodeType) -> Iterator[str]:
-    """The variables that a function stores to or deletes, itself or by functions that it defines."""
+    """The variables that a function stores to or deletes, itself or in functions that it defines."""
     for each in dis.get_instructions(code):
         first, _, second = each.opname.partition("_FAST_")  # from 3.13 on one instruction may be two
         names = each.argval if isinstance(each.argval, tuple) else (each.argval,)

@@ -1,4 +1,4 @@
-"""Values that a checkpoint computes again in backward, and the values of forward that they are.
+"""Values that a checkpoint computes again in backward, and the values of forward that they equal.
 
 Autograd gives what a checkpoint has computed again the history of what it had not kept: to a derivative they are one.
 Must not know: what becomes of them.
@@ -16,8 +16,8 @@ from aotgrad.recording.histories import APART
 from aotgrad.torch_versions import aten
 
 REPEATS = "repeats"
-"""Under this name a node's ``meta`` tells that it was recorded in backward by what ran with gradients, as no formula of
-autograd does unless it is asked for a graph: True, or the node of forward whose value it has."""
+"""The key in a node's ``meta`` for a node recorded in backward by code that ran with gradients, as autograd's formulas
+do only for `create_graph`: True, or the node of forward whose value it has."""
 
 _ALIASES = (aten.alias.default, aten.detach.default)
 
@@ -33,7 +33,7 @@ def with_repeated(graph: fx.Graph, numbers: Mapping[fx.Node, int]) -> dict[fx.No
 
 
 def _equal_work(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
-    """For each node the first that computes the same, of forward and of what is computed again."""
+    """For each node the first one that computes the same, in forward and in what is computed again."""
     same: dict[fx.Node, fx.Node] = {}
     first: dict[Any, fx.Node] = {}
     for node in graph.nodes:
@@ -45,6 +45,7 @@ def _equal_work(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
         elif node.op != "call_function" or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             same[node] = node
         elif repeats or node.meta.get("phase") != "backward":
+            # By the nodes that stand for its operands: equal work on equal values is equal.
             given = fx.map_arg((node.args, dict(node.kwargs)), lambda source: same[source])
             same[node] = first.setdefault((node.target, repr(given), APART in node.meta), node)
         else:

@@ -1,4 +1,4 @@
-"""Writes down every operator that runs: the dispatch mode under autograd and functionalization.
+"""The recorder: a dispatch mode under autograd and functionalization that writes down every operator that runs.
 
 It sees functional ATen operators on fake tensors, in the order in which forward and then backward execute them, and
 keeps for each tensor the node that made it.  One recorder makes one graph, so nothing has to be traced twice.
@@ -53,6 +53,7 @@ _QUERIES = frozenset(
         aten.size.default, aten.sym_size.default, aten.sym_stride.default, aten.sym_storage_offset.default,
     }
 )  # fmt: skip
+"""Operators that only read a tensor's metadata."""
 # Kernels that write to running statistics while their schema denies it: where those are passed, and for which flag.
 _WRITES_IN_SECRET = {
     aten.native_batch_norm.default: (3, 5),
@@ -63,6 +64,7 @@ _WRITES_IN_SECRET = {
     aten.batch_norm_update_stats.default: (1, None),
 }
 _KERNEL_KEYS = ("CPU", "CUDA", "Meta", "CompositeExplicitAutograd")
+"""Dispatch keys whose kernels make an operator more than a composition of others."""
 _LIFTS = frozenset({aten.lift.default, aten.lift_fresh.default, aten.lift_fresh_copy.default})
 
 
@@ -131,13 +133,14 @@ class Recorder(TorchDispatchMode):
         return known[1] if known is not None else self._constant(value)[0]
 
     def values_of(self, value: torch.Tensor) -> fx.Node:
-        """As `node_of`, for what is copied to memory that is there: how it lies does not matter."""
+        """The node of `node_of`, or its source without gaps, for copies into existing memory, where its layout does not
+        matter."""
         node = self.node_of(value)
         return self._values.get(node, node)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What runs inside leaves no trace."""
+        """Runs code without recording it."""
         self._recording = False
         try:
             yield
@@ -146,7 +149,7 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def writing(self, values: Sequence[torch.Tensor]) -> Iterator[None]:
-        """What operators make of these values takes their place, and is to lie as they do."""
+        """Has the results that operators compute from these values laid out like them, since they take their place."""
         before, self._written = self._written, [values]
         try:
             yield
@@ -163,8 +166,10 @@ class Recorder(TorchDispatchMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         written = next((each for each in self._written if args and _are(args[0], each)), None)
+        # A view takes nobody's place: it shows memory that is there.
         if written is None or _makes_views(func):
             return self._dispatched(func, args, kwargs or {})
+        # Operators that lay the result out are not to be laid out themselves.
         before, self._written = self._written, ()
         try:
             result = self._dispatched(func, args, kwargs or {})
@@ -203,6 +208,7 @@ class Recorder(TorchDispatchMode):
         draws = torch.Tag.nondeterministic_seeded in func.tags
         if draws and not self.draws.is_new():
             return self._draw_again(func, args)
+        # The number in a tensor from outside is known.
         if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
             return func(*args)
         result = corrected(func, args, func(*self._faked(func, args), **self._faked(func, kwargs)))
@@ -210,6 +216,7 @@ class Recorder(TorchDispatchMode):
             return result
         if self.phase == "forward":
             self.histories.enter(self.graph, self._encode)
+        # The program may write to a tensor that it makes of constants: each call gets a copy.
         written = aten.lift_fresh_copy.default if func is aten.lift_fresh.default else func
         node = self.graph.create_node(
             "call_function", written, self._encode(args), self._encode(kwargs), func.overloadpacket.__name__
@@ -223,7 +230,8 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _draw_again(self, func: OpOverload, args: Sequence[Any]) -> Any:
-        """A checkpoint runs its region again: it gets what was drawn, as a value that backward keeps."""
+        """The result of a random operator in a region that a checkpoint runs again: the numbers drawn before, as a
+        value that backward saves."""
         if self.phase == "forward":
             raise Unsupported(f"{func} draws the same numbers twice", "restore the generator outside of the graph")
         drawn = self.draws.repeat(func)
@@ -256,7 +264,8 @@ class Recorder(TorchDispatchMode):
         return NotImplemented
 
     def _laid_out(self, func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object], result: object) -> Any:
-        """What a rule gives as the operator itself would lay it out, which shows in views by strides."""
+        """The result of a decomposition in the layout that the operator itself gives, which shows in views by
+        strides."""
         several = result if isinstance(result, (tuple, list)) else (result,)
         tensors = [each for each in several if isinstance(each, torch.Tensor)]
         if schema_of(func).is_mutable or not any(may_be_laid_out(args, each) for each in tensors):
@@ -271,13 +280,14 @@ class Recorder(TorchDispatchMode):
         return result if order is None else self._moved(result, order)
 
     def _moved(self, result: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-        """The same values, from the outermost dimension in memory to the innermost."""
+        """The same values in memory ordered from the outermost dimension to the innermost."""
         with self:
             moved = result.permute(order).clone(memory_format=torch.contiguous_format)
             return moved.permute([order.index(dim) for dim in range(len(order))])
 
     def _as_written(self, written: torch.Tensor, result: object) -> Any:
-        """The result laid out as the value whose place it takes, which later questions are about: is it contiguous?"""
+        """The result laid out as the value whose place it takes: later questions, such as whether it is contiguous, are
+        about that."""
         if not isinstance(result, torch.Tensor) or result.shape != written.shape or result.dtype != written.dtype:
             return result
         if has_gaps(written):
@@ -295,12 +305,15 @@ class Recorder(TorchDispatchMode):
         written = list(islice(reversed(self.graph.nodes), len(self.graph.nodes) - before))
         if not any(isinstance(n.target, OpOverload) and schema_of(n.target).is_mutable for n in written):
             return result
+        # A decomposition that writes in place is recorded anew below functionalization, which turns its writes into
+        # values.
         for node in written:
             self.graph.erase_node(node)
         with self, functional.below_autograd():
             return functional.call(rule, args, kwargs)
 
     def _is_composite(self, func: OpOverload) -> bool:
+        """True for operators that consist of others on every device."""
         known = self._composite.get(func)
         if known is None:
             has = functools.partial(dispatch_has_kernel_for_dispatch_key, func.name())
@@ -311,6 +324,7 @@ class Recorder(TorchDispatchMode):
     def _annotate(self, node: fx.Node, value: object) -> None:
         node.meta.update(val=value, phase=self.phase)
         self.histories.note(node)
+        # Gradients are on in backward only where a checkpoint runs forward again.
         if self.phase == "backward" and torch.is_grad_enabled():
             node.meta[REPEATS] = True
         if self.source is not None:
@@ -362,7 +376,7 @@ class Recorder(TorchDispatchMode):
         return value
 
     def _faked(self, func: OpOverload, value: object) -> Any:
-        """The same arguments with tensors from outside replaced by fakes of them."""
+        """The same arguments with fake tensors in place of real ones from outside."""
         if func in _LIFTS or all(not _is_real(leaf) for leaf in _leaves(value)):
             return value
         if schema_of(func).is_mutable:
@@ -385,6 +399,7 @@ class Recorder(TorchDispatchMode):
             self._refuse_odd("a tensor that the function closes over", value)
             name = f"_constant{len(self._constants)}"
             setattr(self.root, name, value)
+            # Ahead of all operators, as it may be read by any of them.
             with self._ahead_of_operators():
                 node = self.graph.create_node("get_attr", name, (), {}, name)
             fake = self._fakes.of(value)
@@ -394,8 +409,8 @@ class Recorder(TorchDispatchMode):
 
 
 def _is_kept_by_checkpoint() -> bool:
-    """What a checkpoint computes again it detaches so as to keep it, and autograd puts the history back that it has: a
-    derivative of the gradient goes on through it."""
+    """True if a checkpoint is detaching the value that it recomputed, to keep it: autograd then puts back the history
+    that it has, and a derivative of the gradient goes on through it."""
     caller = sys._getframe(2)
     while caller is not None and caller.f_back is not None:
         home = caller.f_globals.get("__name__", "")
@@ -410,7 +425,7 @@ def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
 
 
 def _are(given: object, tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether an operator is given these, as a list or the only one of them."""
+    """True if an operator is given these tensors, as a list or the only one of them."""
     each = given if _is_list(given) else (given,)
     return len(each) == len(tensors) and all(map(operator.is_, each, tensors))
 

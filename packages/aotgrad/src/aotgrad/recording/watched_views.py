@@ -13,6 +13,8 @@ from aotgrad.torch_versions import version_of
 
 
 class Watched:
+    """The watched arguments, with the version and the history that each had when last looked at."""
+
     def __init__(self) -> None:
         self._values: list[torch.Tensor] = []
         self._versions: list[int] = []
@@ -26,7 +28,7 @@ class Watched:
         self._histories.append(history)
 
     def look(self) -> None:
-        """To be called after each operator: there may be as many of either as a model has parameters."""
+        """Notes writes; called after each operator, so it is fast for as many arguments as a model has parameters."""
         versions = list(map(version_of, self._values))
         if versions != self._versions:
             self._note(versions)
@@ -41,5 +43,5 @@ class Watched:
         self._versions = list(map(version_of, self._values))
 
     def was_written_unfollowed(self, value: torch.Tensor) -> bool:
-        """Whether the last write has no history."""
+        """True if the last write gave the argument no history."""
         return id(value) in self._unfollowed

@@ -1,4 +1,4 @@
-"""The kernels that oneDNN and cuDNN have for recurrent networks, as operators whose results graphs can tell.
+"""The recurrent kernels of oneDNN and cuDNN as operators whose results have sizes that graphs can tell.
 
 Each keeps memory for its backward, of a size that only it knows.  What graphs are given is an empty tensor over that
 memory, whose size is always 0; where somebody has taken a copy for the tensor, the kernel runs again.
@@ -45,7 +45,7 @@ _NETWORK_BACKWARD = (
 
 
 def _memory(kept: Tensor) -> Tensor | None:
-    """All of the memory that an empty tensor lies over."""
+    """The whole memory that an empty tensor lies over; None if there is none."""
     memory = kept.untyped_storage()
     return None if not memory.nbytes() else torch.empty(0, dtype=torch.uint8, device=kept.device).set_(
         memory, 0, (memory.nbytes(),)
@@ -58,7 +58,8 @@ def _memory(kept: Tensor) -> Tensor | None:
 def lstm_layer(
     input: Tensor, weights: Sequence[Tensor], state: Tensor, cell: Tensor, has_biases: bool, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The kernel asks grad mode whether to keep anything."""
+    """One layer of an LSTM by oneDNN, with gradients on: by grad mode the kernel decides whether to keep anything for
+    backward."""
     with torch.enable_grad():
         states, state, cell, kept = torch.ops.aten.mkldnn_rnn_layer.default(
             input.contiguous(), *weights, state.contiguous(), cell.contiguous(), reverse, [], LSTM_OF_ONEDNN,
@@ -79,6 +80,7 @@ def lstm_layer_backward(
     states: Tensor, last_state: Tensor, last_cell: Tensor, kept: Tensor, has_biases: bool, reverse: bool,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     memory = _memory(kept)
+    # A copy has taken the place of what forward kept: an empty tensor of its own.
     if memory is None:
         memory = _memory(lstm_layer(input, weights, state, cell, has_biases, reverse)[3])
     found = torch.ops.aten.mkldnn_rnn_layer_backward.default(
@@ -145,6 +147,7 @@ def cudnn_network_backward(
 ) -> list[Tensor]:  # fmt: skip
     first, cell, size, projected = _started(states)
     memory = _memory(kept)
+    # Running forward again would drop other elements.
     if memory is None and dropout:
         raise AotgradError("what cuDNN dropped in forward was lost on the way to backward")
     if memory is None and train:
@@ -171,17 +174,19 @@ def cudnn_network_backward_fake(
 
 @contextmanager
 def _random_state(device: torch.device, dropout: float) -> Iterator[Tensor | None]:
-    """What cuDNN draws from for dropout; one for all networks of a device, which take turns."""
+    """The random state that cuDNN draws from for dropout; one for all networks of a device, which take turns."""
     if not dropout:
         yield None
         return
     state, drawn = _dropout_of(device)
+    # A captured graph must not wait for events from outside of it.
     if torch.cuda.is_current_stream_capturing():
         yield state
         return
     stream = torch.cuda.current_stream(device)
     stream.wait_event(drawn)
     yield state
+    # The next network that draws waits until this one has.
     drawn.record(stream)
 
 
@@ -201,7 +206,7 @@ def _new_dropout(device: torch.device) -> tuple[Tensor, torch.cuda.Event]:
 
 
 def _started(states: Sequence[Tensor]) -> tuple[Tensor, Tensor | None, int, int]:
-    """The first state and cell, how wide the network is, and to how much that is projected."""
+    """The first state and cell, the width of the network, and the width of its projection, or 0."""
     first, cell = states[0].contiguous(), states[1].contiguous() if len(states) == 2 else None
     size = first.shape[-1] if cell is None else cell.shape[-1]
     return first, cell, size, first.shape[-1] if size != first.shape[-1] else 0
@@ -210,13 +215,14 @@ def _started(states: Sequence[Tensor]) -> tuple[Tensor, Tensor | None, int, int]
 def _buffer(
     kind: str, input: Tensor, weights: Sequence[Tensor], size: int, projected: int, layers: int, bidirectional: bool
 ) -> Tensor:
-    """The one piece of memory that holds all weights as cuDNN wants them: theirs, if they are laid out so already."""
+    """The memory that holds all weights as cuDNN wants them: their own, if they are laid out so already."""
     shapes = tuple(tuple(weight.shape) for weight in weights)
     per_layer = len(weights) // (layers * (1 + bidirectional))
     config = (per_layer, input.shape[-1], _CUDNN[kind], size, projected, layers, False, bidirectional)
     offsets, elements = _layout(shapes, config, weights[0].dtype, weights[0].device)
     memory = weights[0].untyped_storage()
     together = all(weight.untyped_storage().data_ptr() == memory.data_ptr() for weight in weights)
+    # As ``flatten_parameters`` left them: nothing is copied.
     if together and tuple(weight.storage_offset() for weight in weights) == offsets:
         return weights[0].new_empty(0).set_(memory, 0, (elements,))
     copies = [weight.detach().clone() for weight in weights]
@@ -227,7 +233,7 @@ def _buffer(
 def _layout(
     shapes: tuple[tuple[int, ...], ...], config: Any, dtype: torch.dtype, device: torch.device
 ) -> tuple[tuple[int, ...], int]:
-    """Where in that memory each weight lies, and how much it is."""
+    """The offset of each weight in that memory, and its size."""
     samples = [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
     together = aten._cudnn_rnn_flatten_weight.default(samples, *config)
     return tuple(sample.storage_offset() for sample in samples), together.numel()

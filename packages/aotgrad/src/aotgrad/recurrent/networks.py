@@ -1,4 +1,4 @@
-"""Networks of several layers and directions, in the way that is fastest where they run.
+"""Networks of several layers and directions, by the method that is fastest where they run.
 
 ```
  cuDNN               one operator for the network
@@ -26,16 +26,16 @@ from aotgrad.recurrent.steps import written_out
 from aotgrad.torch_versions import DisablePythonDispatcher, get_mkldnn_enabled, set_mkldnn_enabled
 
 _WRITTEN_OUT = 8
-"""Steps of all layers and directions, at most: more make compiling slow."""
+"""The most steps of all layers and directions that are written out: more make compiling slow."""
 _WRITTEN_OUT_INSTEAD_OF_ONEDNN = 6
-"""In training; without gradients its kernel is always faster."""
+"""The same where oneDNN has a kernel, in training; without gradients its kernel is always faster."""
 
 _HALVES = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer in one direction: its weights, and where it starts."""
+    """One layer in one direction: its weights and its initial state."""
 
     kind: str
     weights: Sequence[Tensor]  # of the input, of the state; their biases; of the projection
@@ -56,7 +56,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What torch's functions are given of sequences of one length."""
+    """The arguments of torch's functions for sequences of one length."""
 
     kind: str
     input: Tensor  # its first dimension counts the steps
@@ -74,7 +74,7 @@ class Network:
 
     @property
     def steps(self) -> int | None:
-        """Of all layers and directions, if their number is known."""
+        """The steps of all layers and directions, if their number is known."""
         count = self.input.shape[0]
         return count * self.layers * self.directions if isinstance(count, int) else None
 
@@ -92,7 +92,7 @@ class Network:
 
 
 def network(kind: str, *args: Any, **kwargs: Any) -> Any:
-    """What torch's function of this name gives."""
+    """The result of torch's function of this name."""
     function = getattr(torch, kind)
     if kwargs or not isinstance(args[2], (list, tuple)) or args[0].dim() != 3:
         return _as_torch_does(function, args, kwargs)  # packed sequences, and what torch refuses
@@ -114,7 +114,8 @@ def network(kind: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _as_torch_does(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """oneDNN's kernel asks grad mode whether to keep anything, and compiled forwards run without grad mode."""
+    """Torch's own code, with oneDNN off while gradients are recorded: by grad mode its kernel decides whether to keep
+    anything, and compiled forwards run without gradients."""
     if any(isinstance(size, torch.SymInt) for size in args[0].shape):
         raise Unsupported(
             f"{function.__name__} of packed sequences or under autocast, over sizes that vary", "run it eagerly"
@@ -161,7 +162,7 @@ def _by_layers(given: Network) -> tuple[Tensor, ...]:
 
 
 def _by_steps(layer: Layer, input: Tensor) -> tuple[Tensor, ...]:
-    """All states of a layer, the last one, and the last cell, each for one layer of one."""
+    """All states of a layer, the last one, and the last cell, in the shape of a network of one layer."""
     of_input, of_state = layer.biases
     if of_input is not None and layer.kind != "gru":  # which alone takes the state's bias within a gate
         of_input, of_state = of_input + of_state, None
@@ -197,6 +198,7 @@ class _Steps(torch.autograd.Function):
             kind, grad_states, grad_cell, states, kept, state, cell, weight, projection, reverse
         )
         of_input = of_state = found
+        # Input and state differ in the gate of new alone: the reset is between them.
         if kind == "gru":  # reset, update, the state's part of new, new
             wide = state.shape[1]
             of_state, of_input = found[..., : 3 * wide], torch.cat([found[..., : 2 * wide], found[..., 3 * wide :]], 2)
@@ -235,6 +237,7 @@ def _by_onednn(layer: Layer, input: Tensor) -> tuple[Tensor, ...]:
     if _followed(given):
         states, last, last_cell = _OneDNN.apply(layer.has_biases, layer.reverse, *given)
     else:
+        # Without gradients the kernel keeps nothing, so that graphs can tell the sizes of its results.
         states, last, last_cell, _ = torch.ops.aten.mkldnn_rnn_layer.default(
             input.contiguous(), *matrices, *biases, state.contiguous(), cell.contiguous(), layer.reverse, [],
             library_kernels.LSTM_OF_ONEDNN, cell.shape[-1], 1, layer.has_biases, False, False, False,
@@ -262,7 +265,7 @@ class _OneDNN(torch.autograd.Function):
 
 
 def _by_cudnn(given: Network) -> tuple[Tensor, ...]:
-    """Its dropout draws from a state of its own, as in eager."""
+    """The network by cuDNN, whose dropout draws from a state of its own, as in eager."""
     dropout = given.dropout if given.train and given.layers > 1 else 0.0
     options = given.layers, given.bidirectional, given.train, dropout
     if _followed((given.input, *given.weights, *given.states)):

@@ -44,9 +44,10 @@ def steps(
     kind: str, gates: Tensor, state: Tensor, cell: Tensor | None, weight: Tensor, bias: Tensor | None,
     projection: Tensor | None, reverse: bool, keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """The states after each step, the last cell, and what is kept."""
+    """The states after each step, the last cell, and the values kept for backward."""
     states, last, kept = steps_fake(kind, gates, state, cell, weight, bias, projection, reverse, keep)
     order = range(len(gates))[:: -1 if reverse else 1]
+    # Once for all steps, each of which is a product with it.
     weight = weight.t()
     if kind == "gru":
         _gru(gates, state, weight, bias, states, _rows(kept, gates, state), order)
@@ -72,7 +73,7 @@ def steps_fake(
 
 
 def _rows(kept: Tensor, gates: Tensor, like: Tensor) -> Tensor:
-    """Where each step writes its gates: to the same place if nothing is kept."""
+    """The memory for the gates of each step: one row for all if nothing is kept."""
     if kept.dim() == 3:
         return kept
     return gates.new_empty(1, gates.shape[1], 6 * like.shape[1])  # as much as any kind keeps
@@ -89,6 +90,7 @@ def _gru(
     order: Sequence[int],
 ) -> None:  # fmt: skip
     of = partial(_columns, count=len(order), size=state.shape[1])
+    # Slices for all steps are made once: in the loop every operator counts.
     of_input, new_of_input, results = of(gates, first=0, stop=2), of(gates, first=2, stop=3), states.unbind(0)
     products, both = of(rows, first=0, stop=3), of(rows, first=0, stop=2)
     reset, update, of_state, new = (of(rows, first=gate, stop=gate + 1) for gate in range(4))
@@ -97,7 +99,9 @@ def _gru(
             torch.mm(state, weight, out=products[step])
         else:
             torch.addmm(bias, state, weight, out=products[step])
+        # Reset and update lie side by side, so one call does both.
         both[step].add_(of_input[step]).sigmoid_()
+        # The reset gate acts on the state's part with its bias, which is why this bias is not in ``gates``.
         torch.addcmul(new_of_input[step], reset[step], of_state[step], out=new[step]).tanh_()
         state = torch.lerp(new[step], state, update[step], out=results[step])
 
@@ -112,9 +116,11 @@ def _lstm(
     enter, forget, new, leave, cells, shown = (of(rows, first=gate, stop=gate + 1) for gate in range(6))
     for step in order:
         torch.addmm(inputs[step], state, weight, out=products[step])
+        # The gates in and forget lie side by side, so one call does both.
         both[step].sigmoid_()
         new[step].tanh_()
         leave[step].sigmoid_()
+        # Everything is written to the memory that backward reads.
         cell = torch.mul(forget[step], cell, out=cells[step]).addcmul_(enter[step], new[step])
         torch.tanh(cell, out=shown[step])
         if projection is None:
@@ -157,6 +163,7 @@ def steps_backward(
             for_projection = _summed(projected, leave * shown)
     elif kind == "gru":
         reset, update, of_state, new = kept.chunk(4, -1)
+        # Factors between a step's state and its gates: of all steps at once, as they depend on kept values alone.
         to_new = (1 - update) * (1 - new * new)
         to_update = (before - new) * update * (1 - update)
         rates = torch.stack([to_new * of_state * reset * (1 - reset), to_update, to_new * reset, to_new], 2)
@@ -164,11 +171,12 @@ def steps_backward(
     else:
         rates = (1 - states * states if kind == "rnn_tanh" else (states > 0).to(states.dtype)).unsqueeze(2)
         found, first = _scan(grad_states, rates, None, weight, reverse)
+    # Of a GRU the last column, of new, does not come from the state's product.
     return found, first, first_cell, _summed(found[..., : weight.shape[0]], before), for_projection
 
 
 def _shifted(first: Tensor, states: Tensor, reverse: bool) -> Tensor:
-    """What each step began with."""
+    """The state that each step began with."""
     one = first.unsqueeze(0)
     return torch.cat([states[1:], one] if reverse else [one, states[:-1]])
 
@@ -187,10 +195,12 @@ def _scan(
     wide = weight.shape[0]
     grad = torch.zeros_like(gradients[0])
     found: list[Tensor] = []
+    # Against the order of forward: each step's state is the next one's input.
     for step in range(len(gradients))[:: 1 if reverse else -1]:
         grad = grad + gradients[step]
         gates = (grad.unsqueeze(1) * rate[step]).flatten(1)
         found.append(gates)
+        # A GRU's state goes on to the next step past the gates, too.
         if carries is None:
             grad = torch.mm(gates, weight)
         else:
@@ -216,6 +226,7 @@ def _lstm_backward(
         projected.append(grad)
         if projection is not None:
             grad = torch.mm(grad, projection)
+        # The cell gets a gradient from the step behind it and from the state that shows it.
         grad_cell = torch.addcmul(grad_cell, grad, to_cell[step])
         inner = (grad_cell.unsqueeze(1) * rate[step]).flatten(1)
         found.append(torch.cat([inner, grad * to_leave[step]], 1))
@@ -245,7 +256,7 @@ def written_out(
     kind: str, gates: Tensor, state: Tensor, cell: Tensor | None, weight: Tensor, bias: Tensor | None,
     projection: Tensor | None, reverse: bool, keep: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """What `steps` gives, by operators that autograd knows."""
+    """The results of `steps`, by operators that autograd knows."""
     states: list[Tensor] = []
     kept: list[Tensor] = []
     for given in gates.unbind(0)[:: -1 if reverse else 1]:
@@ -270,6 +281,7 @@ def written_out(
     if reverse:
         states.reverse()
         kept.reverse()
+    # An operator has as many results for each kind.
     nothing = gates.new_empty(0)
     return torch.stack(states), nothing if cell is None else cell, torch.stack(kept) if kept and keep else nothing
 
@@ -281,7 +293,7 @@ def register(
     name: str, schema: str, compute: Callable[..., Any], fake: Callable[..., Any], followed: Callable[..., Any],
     tags: Sequence[torch.Tag] = (),
 ) -> None:  # fmt: skip
-    """An operator of this package; `followed` computes the same where autograd is to follow."""
+    """Defines an operator of this package; `followed` computes the same where autograd is to follow."""
     qualified = f"aotgrad::{name}"
     torch.library.define(qualified, schema, tags=tags)
     operator = getattr(torch.ops.aotgrad, name).default
@@ -289,6 +301,7 @@ def register(
     def under_autograd(*args: object) -> Any:
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in _tensors(args)):
             return followed(*args)
+        # Nothing to follow: the call goes on to the kernel, below this one.
         with AutoDispatchBelowAutograd():
             return operator(*args)
 

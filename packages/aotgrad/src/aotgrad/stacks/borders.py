@@ -1,4 +1,5 @@
-"""Borders: where in a stretch one layer ends and the next begins, so that little crosses and no fusion is lost.
+"""Borders: the places in a stretch where one layer ends and the next begins, chosen so that little crosses and no
+fusion is lost.
 
 Must not know: how parts are traced.
 """
@@ -22,11 +23,11 @@ _OF_LIBRARIES = _CONVOLUTIONS | {
     "linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "bilinear", "scaled_dot_product_attention",
     "embedding", "multi_head_attention_forward", "checkpoint",
 }  # fmt: skip
-"""Calls that no kernel is fused with: what they take and give is in memory anyhow."""
+"""Library calls, which no kernel is fused with: their operands and results are in memory anyway."""
 
 
 class Crossing:
-    """The values that cross a border, and what that costs."""
+    """The values that cross a border, and the cost of that."""
 
     def __init__(self, nodes: Sequence[fx.Node], places: Mapping[fx.Node, int]) -> None:
         self._nodes = nodes
@@ -38,12 +39,12 @@ class Crossing:
                 self._versions[id(value)] = version, place
 
     def values(self, border: int, first: int) -> list[fx.Node]:
-        """Those made from `first` on and read from `border` on."""
+        """The values made from `first` on and read from `border` on."""
         return [node for node in self._nodes[first:border] if any(self._place(user) >= border for user in node.users)]
 
     def cost(self, border: int, period: int, *, trains: bool) -> tuple[int, ...] | None:
-        """None where something crosses that no part can be given.  Where a gradient comes back, each value more is one
-        more to write; otherwise what a kernel would have kept in registers is what counts."""
+        """The cost of a border; None where something crosses that no part can be given.  Where a gradient comes back,
+        each value more is one more to write; otherwise values count that a kernel would have kept in registers."""
         crossing = self.values(border, border - period)
         if not all(self.can_be_given(node, border) for node in crossing):
             return None
@@ -52,10 +53,11 @@ class Crossing:
         return (len(crossing), joined) if trains else (joined, len(crossing))
 
     def can_be_given(self, node: fx.Node, place: int) -> bool:
-        """Whether a part that begins there can be given the node's value, and see it as the whole graph would.
+        """True if a part that begins there can be given the node's value, and sees it as the whole graph would.
 
-        Not what autograd follows and is written later, what torch negates or conjugates only when it is read, nor what
-        lies in an order of its own that varies with its sizes."""
+        Not a value that autograd follows and that is written later, that torch negates or conjugates lazily, or whose
+        layout varies with its sizes in an order of its own.
+        """
         value = node.meta.get("example_value")
         if not isinstance(value, torch.Tensor):
             return isinstance(value, (torch.SymInt, torch.SymFloat))
@@ -68,8 +70,8 @@ class Crossing:
         return has_fixed_layout(value) or value.is_contiguous()
 
     def _read_by_kernels(self, border: int, period: int) -> set[fx.Node]:
-        """What one kernel could make ahead of the border and use behind it: there is a way on which no library is
-        called."""
+        """The values that one kernel could compute before the border and use behind it, with no library call on the
+        way."""
         read: set[fx.Node] = set()
         behind: set[fx.Node] = set()  # calls of libraries, and what comes of them
         for step in self._nodes[border : border + period]:
@@ -85,8 +87,8 @@ class Crossing:
 
 
 def best_border(crossing: Crossing, stretch: Stretch, modes: Sequence[Modes]) -> Stretch | None:
-    """The stretch divided where a border costs least; each layer leaves the modes as it finds them, and what it enters
-    it leaves again."""
+    """The stretch divided where a border costs least; each layer leaves the modes as it finds them, and leaves what it
+    enters."""
     costs: dict[int, tuple[int, ...]] = {}
     for by in range(stretch.period):
         border = stretch.start + by + stretch.period

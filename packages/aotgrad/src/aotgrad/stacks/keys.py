@@ -27,7 +27,7 @@ class Keys:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def value(self, node: fx.Node) -> Hashable:
-        """What a node gives, as far as whoever traces it can tell."""
+        """The key of a node's value, by all that tracing can see of it."""
         key = self._values.get(id(node))
         if key is None:
             key = self._values[id(node)] = value_key(node.meta.get("example_value"))
@@ -73,7 +73,8 @@ class Keys:
 
 
 def operands(node: fx.Node) -> list[fx.Node]:
-    """In the order in which they are written, each as often as it is: ``all_input_nodes`` tells each once."""
+    """The operands in the order in which they are written, each as often as it occurs: ``all_input_nodes`` has each
+    once."""
     found: list[fx.Node] = []
     fx.node.map_arg((node.args, node.kwargs), found.append)
     return found

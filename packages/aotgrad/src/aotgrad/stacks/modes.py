@@ -21,7 +21,8 @@ _LEAVES = (_autocast._exit_autocast, _inference._exit_inference_mode)
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Whether autograd follows, and the nodes of the graph by which it is within autocast or inference mode."""
+    """The modes at one place: whether autograd follows, and the nodes by which the graph is within autocast or
+    inference mode."""
 
     grad: bool
     entered: tuple[fx.Node, ...] = ()

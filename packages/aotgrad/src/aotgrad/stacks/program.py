@@ -24,7 +24,7 @@ CompilePart = Callable[[Part, list[Any], Callable[[Signature, Facts], None]], Ca
 
 
 class CannotSplit(Unsupported):
-    """Parts would do to one another's values what only the whole graph may do."""
+    """A graph whose parts would do to one another's values what only the whole graph may do."""
 
 
 def compile_parts(gm: fx.GraphModule, found: Split, compile_part: CompilePart) -> tuple[StackPlan, list[Call]]:
@@ -48,8 +48,8 @@ def compile_parts(gm: fx.GraphModule, found: Split, compile_part: CompilePart) -
 
 
 def _insist_on_own_values(part: Part, signature: Signature, facts: Facts) -> None:
-    """A part may write to the graph's own inputs, where autograd does not follow: buffers, what optimizers change; and
-    to what another part computed, where no gradient goes."""
+    """Raises unless a part writes only to the graph's own inputs, where autograd does not follow (buffers, what
+    optimizers change), and to values of other parts without gradients."""
     for mutation in facts.mutations:
         node = part.inputs[signature.inputs[mutation.input].position]
         followed = node.op != "placeholder" and node.meta["example_value"].requires_grad
@@ -73,12 +73,13 @@ def _may_raise_within(found: Split, call: PartCall) -> bool:
 
 
 def _may_raise(node: fx.Node) -> bool:
-    """For what data holds.  Nodes that take a value apart, or set modes, say nothing of it."""
+    """True for a node that may raise for its operands' contents; nodes that take a value apart, or set modes, do
+    not."""
     return bool(node.meta.get("may_raise", node.target is torch.autograd.grad))
 
 
 class Finals:
-    """Errors that came after something was written: nobody may run the program again for them."""
+    """Errors that came after something was written: running the program again would write it twice."""
 
     def __init__(self) -> None:
         self._errors: dict[int, BaseException] = {}
@@ -153,7 +154,7 @@ def _write_layout(source: Source, laid: Laid, indent: int) -> None:
 
 
 def as_laid_out(value: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
-    """The value as it was expected; strides of dimensions that hold at most one element do not matter."""
+    """The value in the expected layout; strides of dimensions with at most one element do not matter."""
     if all(size <= 1 or one == other for size, one, other in zip(shape, value.stride(), strides, strict=True)):
         return value
     return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device).copy_(value)

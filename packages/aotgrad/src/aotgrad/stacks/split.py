@@ -61,6 +61,8 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class Split:
+    """The parts of a graph, and the calls of them in order."""
+
     parts: tuple[Part, ...]
     calls: tuple[PartCall | Direct, ...]
 
@@ -70,7 +72,8 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class _Layers:
-    """Equal runs of nodes: what each takes from elsewhere, in one order, and which places of it others read."""
+    """Equal runs of nodes: the values that each takes from elsewhere, in one order, and the positions in a run whose
+    values others read."""
 
     runs: tuple[Sequence[fx.Node], ...]
     taken: tuple[tuple[fx.Node, ...], ...]
@@ -87,6 +90,8 @@ def split(gm: fx.GraphModule, *, images: bool = True) -> Split | None:
 
 
 class _Splitter:
+    """The search for the layers of one graph."""
+
     def __init__(self, gm: fx.GraphModule, *, images: bool) -> None:
         self._gm = gm
         self._images = images
@@ -115,14 +120,15 @@ class _Splitter:
         return found if self._can_be_given(found) else None
 
     def _can_be_given(self, found: Split) -> bool:
-        """Whether each part can be given what it takes of others, and the graph leaves the modes that it enters."""
+        """True if each part can be given the values that it takes of others, and the graph leaves the modes that it
+        enters."""
         calls = [call for call in found.calls if isinstance(call, PartCall)]
         firsts = ((call, self._places[call.first]) for call in calls)
         given = ((node, place) for call, place in firsts for node in call.inputs if node.op != "placeholder")
         return not self._modes[-1].entered and all(self._crossing.can_be_given(*each) for each in given)
 
     def _stacks(self, start: int, end: int) -> Iterator[_Layers]:
-        """From `start` to `end`, in order: the longest one, and those on either side of it."""
+        """The stacks from `start` to `end`, in order: the longest one, and those on either side of it."""
         layers = self._longest(start, end)
         if layers is None:
             return
@@ -138,6 +144,7 @@ class _Splitter:
             if stretch is None or (not self._images and self._convolves(stretch)):
                 continue
             layers = self._layers(stretch)
+            # A border may have cost a layer: whether what is left saves enough is asked once more.
             if (len(layers.runs) - 1) * sum(map(weight, layers.runs[0])) >= LEAST_SAVED:
                 return layers
         return None
@@ -154,8 +161,8 @@ class _Splitter:
         return _Layers(tuple(alike), tuple(self._taken(alike)), tuple(read), self._modes[stretch.start].grad)
 
     def _alike(self, runs: Sequence[Sequence[fx.Node]]) -> Sequence[Sequence[fx.Node]]:
-        """Those from the first on that use one another's values in the same way, and memory as the first does; a node's
-        key says the rest of it."""
+        """The runs, from the first on, that use one another's values in the same way, and memory as the first does;
+        keys of nodes cover the rest."""
         if not runs:
             return runs
         wanted = self._within(runs[0])
@@ -165,19 +172,19 @@ class _Splitter:
         return runs[: len([*itertools.takewhile(lambda nodes: self._memory(nodes) == memory, taken)])]
 
     def _within(self, run: Sequence[fx.Node]) -> list[int | None]:
-        """For each operand of each node, where in the run it is made; None if elsewhere."""
+        """For each operand of each node the position in the run where it is made; None if elsewhere."""
         own = {node: offset for offset, node in enumerate(run)}
         return [own.get(operand) for node in run for operand in operands(node)]
 
     def _taken(self, runs: Sequence[Sequence[fx.Node]]) -> list[tuple[fx.Node, ...]]:
-        """What each run takes from elsewhere; operands that are the same node in each run are one."""
+        """The values that each run takes from elsewhere; operands that are the same node in each run are one."""
         columns = zip(*([operand for node in run for operand in operands(node)] for run in runs), strict=True)
         own = set(runs[0])
         outside = dict.fromkeys(column for column in columns if column[0] not in own)
         return list(zip(*outside, strict=True)) if outside else [() for _ in runs]
 
     def _memory(self, nodes: Sequence[fx.Node]) -> list[int]:
-        """Which of the nodes share memory, as the place of the first that has it."""
+        """For each of the nodes the position of the first one with the same memory."""
         first: dict[int, int] = {}
         shared: list[int] = []
         for place, node in enumerate(nodes):
@@ -202,7 +209,7 @@ class _Splitter:
         yield from self._single(place, len(self._nodes))
 
     def _single(self, start: int, end: int) -> Iterator[_Layers | Direct]:
-        """Nodes between two stacks, cut where torch has to run one."""
+        """The nodes between two stacks as layers of their own, cut where torch has to run one."""
         unbalanced = self._modes[start] != self._modes[end]
         first = start
         for place in range(start, end):
@@ -228,14 +235,14 @@ class _Splitter:
 
 
 def _is_direct(node: fx.Node) -> bool:
-    """Whether torch has to run the node: it asks for gradients of what other parts computed, or takes one of these."""
+    """True for a node that torch has to run: it asks for gradients of other parts' values, or takes one of these."""
     taken = node.args[0] if node.target is operator.getitem else node
     return isinstance(taken, fx.Node) and taken.target is torch.autograd.grad
 
 
 def weight(node: fx.Node) -> int:
-    """How many operators a node is: as many as a graph within the graph has.  A tensor without its history is the same
-    one: to hand on many of them costs more than to have the part that makes them do it."""
+    """The number of operators that a node stands for: as many as a graph within the graph has.  A detached tensor
+    counts none: handing on many of them costs more than having the part that makes them detach them."""
     if node.op != "get_attr":
         return 0 if node.target == "detach" else 1
     value: Any = node.graph.owning_module

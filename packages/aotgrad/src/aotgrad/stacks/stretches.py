@@ -1,4 +1,4 @@
-"""Stretches of a sequence that repeat: where, how long, how often.
+"""Stretches of a sequence that repeat, with their start, period and number.
 
 Must not know: graphs.
 """
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 SMALLEST_LAYER = 10
-"""Operators: what is smaller costs more to call than to compile again."""
+"""The fewest operators of a layer: calling a smaller one costs more than compiling it again."""
 LEAST_SAVED = 64
-"""Operators that need not be traced and compiled again."""
+"""The fewest operators that a stack has to save from being traced and compiled again."""
 _SEVERAL = 64
-"""Of layers that are smaller so many operators are one layer together: optimizers write to one parameter at a time."""
+"""The operators of several smaller layers that are one layer together: optimizers write to one parameter at a time."""
 _PERIODS_TRIED = 24
 _TRIED = 4
 
@@ -41,8 +41,8 @@ class Stretch:
 
 
 def stretches(keys: Sequence[int], weights: Sequence[int]) -> list[Stretch]:
-    """Those that save enough, those first that save most; of equal ones the one of the smaller period.  `weights` are
-    the operators at each place."""
+    """The stretches that save enough, those first that save most; of equal ones the one of the smaller period.
+    `weights` are the operators at each place."""
     up_to = [0, *itertools.accumulate(weights)]
     saved: dict[Stretch, int] = {}
     for stretch in (stretch for period in _likely_periods(keys) for stretch in _stretches(keys, period)):
@@ -56,7 +56,7 @@ def stretches(keys: Sequence[int], weights: Sequence[int]) -> list[Stretch]:
 
 
 def _likely_periods(keys: Sequence[int]) -> list[int]:
-    """How far it is most often from one place to the next with the same key."""
+    """The most frequent distances from one place to the next with the same key."""
     last: dict[int, int] = {}
     distances: Counter[int] = Counter()
     for place, key in enumerate(keys):

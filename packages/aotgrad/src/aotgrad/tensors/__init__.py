@@ -1,1 +1,1 @@
-"""What tensors are while a program is traced: functional, fake, of symbolic sizes, views, subclasses."""
+"""Tensors while a program is traced: functional, fake, with symbolic sizes, views, subclasses."""

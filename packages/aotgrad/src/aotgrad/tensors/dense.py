@@ -13,7 +13,7 @@ from aotgrad.torch_versions import is_zerotensor
 
 
 def oddity(value: torch.Tensor) -> str:
-    """What keeps a tensor out of graphs; empty where nothing does."""
+    """The property that keeps a tensor out of graphs, in words; empty where there is none."""
     if value.is_nested:
         return "is nested"
     if value.layout is not torch.strided:

@@ -1,4 +1,4 @@
-"""Fakes of real tensors: the same layout and type, no data.
+"""Fake tensors of real ones: the same layout and type, no data.
 
 `FakeTensorMode.from_tensor` makes one of any tensor, and imports seconds' worth of torch for it.  Plain tensors of
 known sizes, which nearly all are, need a few lines only.
@@ -17,7 +17,7 @@ from aotgrad.torch_versions import DisableTorchDispatch, FakeTensor, FakeTensorM
 
 
 class Fakes:
-    """Makes the fakes of one trace: what shares memory in truth does so as fakes."""
+    """A factory of the fake tensors of one trace: real tensors that share memory get fake ones that do."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
@@ -66,7 +66,7 @@ class Fakes:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Do layout, type and device say everything?"""
+    """True if layout, dtype and device say everything about the tensor."""
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.layout is torch.strided

@@ -47,7 +47,7 @@ def functionalization() -> Iterator[None]:
 
 @contextmanager
 def below_autograd() -> Iterator[None]:
-    """Functionalization for code that already runs under it, where torch has switched it off."""
+    """Switches functionalization on in code that already runs under it, where torch has switched it off."""
     key = DispatchKey.Functionalize
     excluded = dispatch_tls_is_dispatch_key_excluded(key)
     dispatch_tls_set_dispatch_key_excluded(key, False)
@@ -59,7 +59,7 @@ def below_autograd() -> Iterator[None]:
 
 @contextmanager
 def hidden() -> Iterator[None]:
-    """No functionalization, until `below_autograd` says so again."""
+    """Switches functionalization off, until `below_autograd` switches it on again."""
     key = DispatchKey.Functionalize
     excluded = dispatch_tls_is_dispatch_key_excluded(key)
     dispatch_tls_set_dispatch_key_excluded(key, True)
@@ -91,16 +91,18 @@ def current(value: torch.Tensor) -> torch.Tensor:
 
 
 def memory_of(value: torch.Tensor) -> int:
-    """Equal for tensors that share memory."""
+    """The identity of a tensor's storage, equal for tensors that share memory."""
     with DisableTorchFunction():  # else it is an operator of the program that is traced
         return int(cdata_of(value.untyped_storage()))
 
 
 def counts_with(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether a write to the one is a write to the other for autograd, which it is not where one came by ``.data``."""
+    """True if a write to the one counts as a write to the other for autograd, which it does not where one came by
+    ``.data``."""
     if one.is_inference() or other.is_inference():
         return one.is_inference() and other.is_inference()
     version, others = version_of(one), version_of(other)
+    # Tried out: torch does not say which tensors share a version counter.
     torch.autograd.graph.increment_version([one])
     found = version_of(other) != others
     unsafe_set_version_counter([one], [version])
@@ -112,7 +114,7 @@ def data_mutated(value: torch.Tensor) -> bool:
 
 
 def hide_mutation(value: torch.Tensor) -> None:
-    """The last change of it is one that autograd is not to hear of: no count of changes tells it."""
+    """Marks the last change of a tensor as one that autograd is not told of, so that it is not counted."""
     if is_functional(value):
         functionalize_mark_mutation_hidden_from_autograd(value)
 

@@ -22,14 +22,14 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Something within an object that is no tensor: a device mesh, for example."""
+    """A part of an object that is no tensor: a device mesh, for example."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
-    """How tensors are wrapped: everything about a subclass object but the plain tensors within."""
+    """The structure of a subclass object: everything about it but the plain tensors within."""
 
     kind: type
     parts: tuple[tuple[str, Wrapping | Other | None], ...]
@@ -40,7 +40,7 @@ class Wrapping:
 
     @property
     def key(self) -> Hashable:
-        """Equal for objects that make the same graph; what cannot be hashed never does."""
+        """A key that is equal for objects that make the same graph; never for what cannot be hashed."""
         parts = tuple((name, _key(inner)) for name, inner in self.parts)
         return self.kind, parts, _key(Other(self.context)), self.size, self.stride, self.requires_grad
 
@@ -64,7 +64,7 @@ def _key(inner: Wrapping | Other | None) -> Hashable:
 
 
 class _Unlike:
-    """Equal to nothing."""
+    """A key that is equal to nothing, not even to another of its kind."""
 
     __hash__ = object.__hash__
 
@@ -81,11 +81,13 @@ def _is_hashable(value: object) -> bool:
 
 
 def is_wrapped(value: object) -> bool:
+    """True for an object of a subclass that wraps tensors."""
     return isinstance(value, torch.Tensor) and type(value) not in _PLAIN and is_traceable_wrapper_subclass(value)
 
 
 def unwrap(value: torch.Tensor) -> tuple[Wrapping | None, list[torch.Tensor]]:
-    """How `value` is wrapped, and the plain tensors within, in order."""
+    """The wrapping of `value` and the plain tensors within, in order; no wrapping and `value` itself for a plain
+    one."""
     if not is_wrapped(value):
         return None, [value]
     names, context = value.__tensor_flatten__()
@@ -94,6 +96,7 @@ def unwrap(value: torch.Tensor) -> tuple[Wrapping | None, list[torch.Tensor]]:
     for name in names:
         part = getattr(value, name)
         if isinstance(part, torch.Tensor):
+            # An object may wrap another one.
             inner, found = unwrap(part)
             parts.append((name, inner))
             tensors += found
@@ -104,7 +107,7 @@ def unwrap(value: torch.Tensor) -> tuple[Wrapping | None, list[torch.Tensor]]:
 
 
 def unwrap_all(values: Sequence[Any]) -> tuple[tuple[Wrapping | None, ...], list[Any]]:
-    """For each value how it is wrapped, or None for one that is not; and all values with the wrapped ones opened."""
+    """For each value its wrapping, or None for a plain one; and all values with the wrapped ones opened."""
     wrappings, flat = [], []
     for value in values:
         wrapping, inner = unwrap(value) if isinstance(value, torch.Tensor) else (None, [value])
@@ -114,13 +117,13 @@ def unwrap_all(values: Sequence[Any]) -> tuple[tuple[Wrapping | None, ...], list
 
 
 def wrapped_positions(wrappings: Sequence[Wrapping | None]) -> Iterator[tuple[int, bool] | None]:
-    """For each flat value: the object that it is within and whether that requires grad; None outside of any."""
+    """For each flat value the object that it is within and whether that requires grad; None outside of any."""
     for index, wrapping in enumerate(wrappings):
         yield from ((index, wrapping.requires_grad) for _ in range(count(wrapping))) if wrapping else (None,)
 
 
 def count(wrapping: Wrapping | Other | None) -> int:
-    """How many plain tensors are within."""
+    """The number of plain tensors within."""
     if isinstance(wrapping, Other):
         return 0
     return 1 if wrapping is None else sum(count(inner) for _, inner in wrapping.parts)
@@ -133,7 +136,7 @@ def wrap_all(wrappings: Sequence[Wrapping | None], flat: Sequence[object]) -> li
 
 
 class SubclassDispatch(TorchDispatchMode):
-    """Operators below autograd while subclass objects are about.
+    """The dispatch mode for operators below autograd while subclass objects are about.
 
     Functionalization comes ahead of `__torch_dispatch__` and cannot see into objects: it is switched off, the objects'
     own handlers run first, and it is on again for operators on plain tensors.
@@ -157,7 +160,7 @@ class SubclassDispatch(TorchDispatchMode):
 
 
 class Open(torch.autograd.Function):
-    """The plain tensors within an object; gradients of them become one of the object."""
+    """The autograd function that takes the plain tensors out of an object; their gradients become one of the object."""
 
     @staticmethod
     def forward(ctx: Any, value: torch.Tensor, gradient: Wrapping | None) -> tuple[torch.Tensor, ...]:
@@ -173,7 +176,7 @@ class Open(torch.autograd.Function):
 
 
 class Close(torch.autograd.Function):
-    """An object around plain tensors; a gradient of it becomes gradients of those."""
+    """The autograd function that puts plain tensors into an object; its gradient becomes gradients of those."""
 
     @staticmethod
     def forward(ctx: Any, wrapping: Wrapping, *tensors: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Sizes as graph nodes: turns the symbolic expression behind a SymInt into nodes, on demand.
+"""Sizes as graph nodes: the symbolic expression behind a SymInt becomes nodes, on demand.
 
 Arithmetic on SymInts is not recorded when it happens.  A SymInt carries its expression, and only the expressions
 that an operator really takes become nodes, each once.
@@ -27,7 +27,7 @@ SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class SizeNodes:
-    """Knows where each symbol comes from, and writes the nodes that compute an expression of them."""
+    """The nodes that compute sizes of one graph: the source of each symbol, and each expression written once."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self._graph = graph
@@ -36,16 +36,17 @@ class SizeNodes:
         self._values: dict[sympy.Basic, SymScalar] = {}
 
     def bind(self, value: SymScalar, node: fx.Node) -> None:
-        """`node` computes `value`."""
+        """Notes that `node` computes `value`."""
         self._known.setdefault(value.node.expr, node)
         self._values.setdefault(value.node.expr, value)
 
     def bind_layout(self, tensor: torch.Tensor, node: fx.Node) -> None:
-        """The symbols in the layout of the input `tensor` can be read from it, if nothing better is known."""
+        """Notes that the symbols in the layout of the input `tensor` can be read from it, if nothing better is
+        known."""
         self.bind_sizes(tensor.size(), tensor.stride(), tensor.storage_offset(), node)
 
     def bind_sizes(self, sizes: Sequence[object], strides: Sequence[object], offset: object, node: fx.Node) -> None:
-        """The same, of a layout that is told."""
+        """The same for a layout given by its numbers."""
         for dim, size in enumerate(sizes):
             self._offer(size, node, aten.sym_size.int, dim)
         for dim, stride in enumerate(strides):
@@ -53,7 +54,7 @@ class SizeNodes:
         self._offer(offset, node, aten.sym_storage_offset.default)
 
     def is_news(self, value: object) -> bool:
-        """Is this a symbol that nothing before has told?"""
+        """True for a symbol that nothing before can tell."""
         if not isinstance(value, torch.SymInt) or not value.node.expr.is_Symbol:
             return False
         return value.node.expr not in self._known and value.node.expr not in self._sources
@@ -99,7 +100,7 @@ class SizeNodes:
 
 
 def _tell_values(node: fx.Node) -> None:
-    """Of arithmetic that was just written."""
+    """Fills in the values of nodes of arithmetic that was just written."""
     for source in node.all_input_nodes:
         if "val" not in source.meta:
             _tell_values(source)
@@ -112,12 +113,12 @@ _AS_NUMBER: dict[type, Callable[[Any], int | float | bool]] = {
     torch.SymFloat: float,
     torch.SymBool: bool,
 }
-"""By type, as sympy's 1 equals True."""
+"""The number behind a constant expression, by the type of the value, as sympy's 1 equals True."""
 
 
 @cache
 def _arithmetic() -> Any:
-    """What sympy's operations are in Python."""
+    """The handler that turns sympy's operations into Python's."""
 
     from aotgrad.torch_versions import PythonReferenceAnalysis
 
@@ -144,8 +145,8 @@ def _arithmetic() -> Any:
 
 
 def _written(function: Callable[..., Any], *operands: object) -> Any:
-    """A call as a node.  The function itself knows proxies only where torch asks operands for theirs, as it does not
-    within an operator."""
+    """A call as a node.  The function itself sees proxies only where torch asks operands for their own handlers, as it
+    does not within an operator."""
     tracer = next((operand.tracer for operand in operands if isinstance(operand, fx.Proxy)), None)
     return function(*operands) if tracer is None else tracer.create_proxy("call_function", function, operands, {})
 
@@ -195,12 +196,12 @@ def _reading(read: object, node: fx.Node, dim: int, value: torch.SymInt) -> fx.N
 
 
 def is_size(node: fx.Node) -> bool:
-    """Does this node compute a number, rather than a tensor?"""
+    """True for a node that computes a number rather than a tensor."""
     return bool(node.meta.get("size")) or isinstance(node.meta.get("val"), SYM_TYPES)
 
 
 def may_divide_by_zero(node: fx.Node) -> bool:
-    """Is it a division by a number that may be 0, for all that is known of the symbols?"""
+    """True for a division by a number that may be 0, for all that is known of its symbols."""
     if node.target not in (operator.truediv, operator.floordiv, operator.mod):
         return False
     divisor = node.args[1].meta["val"] if isinstance(node.args[1], fx.Node) else node.args[1]
@@ -210,5 +211,5 @@ def may_divide_by_zero(node: fx.Node) -> bool:
 
 
 def size_hint(value: Any) -> int:
-    """The number itself, or the one that the example inputs had."""
+    """The number itself, or for a symbolic one its value in the example inputs."""
     return int(value) if isinstance(value, int) else int(value.node.hint or 1)

@@ -1,4 +1,4 @@
-"""View chains: which view operators lead from a base to a tensor, read off the recorded graph.
+"""View chains: the view operators that lead from a base to a tensor, read off the recorded graph.
 
 The chain is repeated on the caller's real tensors, so autograd sees the same views as in eager.
 Must not know: which outputs there are.
@@ -18,7 +18,7 @@ from aotgrad.torch_versions import OpOverload, schema_of
 
 @cache
 def is_view(target: object) -> bool:
-    """Does this operator return an alias of its first argument, without writing?"""
+    """True for an operator that returns an alias of its first argument without writing."""
     if not isinstance(target, OpOverload) or not schema_of(target).arguments:
         return False
     alias = schema_of(target).arguments[0].alias_info

@@ -1,1 +1,1 @@
-"""From arguments to the joint graph: inputs made, one run of the program, facts of it, backward behind it."""
+"""Tracing: inputs are made, the program runs once, its facts are read off, and autograd runs backward behind it."""

@@ -75,24 +75,25 @@ class Analysis:
 
     @property
     def differentiable(self) -> list[bool]:
-        """Which of updates and results autograd follows."""
+        """For each update and result, whether autograd follows it."""
         updates = [mutation.tracked for mutation in self.facts.mutations if mutation.data]
         return [*updates, *(bool(value.requires_grad) or id(value) in self.within for value in self.results)]
 
     @property
     def followed(self) -> bool:
-        """Does autograd follow anything that the caller gets?"""
+        """True if autograd follows anything that the caller gets."""
         return self.views or any(self.differentiable)
 
 
 def analyse(
     recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[object], *, training: bool
 ) -> Analysis:
-    """What the program did to its inputs, and what each of its outputs is."""
+    """The effects of the program on its inputs, and the kind of each of its outputs."""
     mutations = [found for index, entry in enumerate(inputs) if (found := _mutation(index, entry)) is not None]
     reader = _Outputs(recorder, inputs, {m.input for m in mutations if m.layout}, training)
     reader.count_sharing(outputs)
     kinds = tuple(reader.read(output) for output in outputs)
+    # After the outputs: integers of the graph are numbered in the order in which they are asked for.
     mutations = [reader.with_sizes(mutation) for mutation in mutations]
     counts, versions = tuple(_counts(inputs)), tuple(_versions(reader.results, reader.result_nodes))
     facts = Facts(
@@ -120,7 +121,8 @@ def analyse(
 
 
 def _in_the_callers_mode(outputs: Sequence[Output]) -> tuple[Output, ...]:
-    """Views that were made without gradients, for a caller that has none: they come so, and others do not."""
+    """The outputs for a caller without gradients: views made without them need no step for that, views made with them
+    do."""
     plain: dict[int, Output] = {}
     callers = Unfollowed(inference=torch.is_inference_mode_enabled())
     for output in outputs:
@@ -133,7 +135,7 @@ def _in_the_callers_mode(outputs: Sequence[Output]) -> tuple[Output, ...]:
 
 
 def _refuse_leaves(recorder: Recorder, inputs: Sequence[TracedInput], given_out: Sequence[torch.Tensor]) -> None:
-    """Gradients arrive at inputs.  What the program makes itself and wants the gradient of is not one of them."""
+    """Refuses a tensor that the program makes itself and that requires grad: gradients arrive at inputs only."""
     given = any(entry.tracked or entry.within for entry in inputs) or bool(recorder.opened_leaves)
     for result in given_out:
         if result.requires_grad and (result.grad_fn is None or not given):
@@ -144,6 +146,7 @@ def _refuse_leaves(recorder: Recorder, inputs: Sequence[TracedInput], given_out:
 
 
 def _mutation(index: int, entry: TracedInput) -> Mutation | None:
+    """The change of one input; None where there is none, an error where the graph cannot express it."""
     value = entry.value
     if not isinstance(value, torch.Tensor):
         return None
@@ -178,7 +181,8 @@ def _mutation(index: int, entry: TracedInput) -> Mutation | None:
 
 
 def _counts(inputs: Sequence[TracedInput]) -> Iterator[tuple[int, int]]:
-    """How far the versions of tensors move: what autograd saved of them before is no longer what it was.
+    """The caller's tensors whose versions move, and how far: tensors that autograd saved of them before are out of
+    date.
 
     A write through `.data` moves none.  Of inputs that share memory it is told by the run in which they were apart.
     """
@@ -190,7 +194,8 @@ def _counts(inputs: Sequence[TracedInput]) -> Iterator[tuple[int, int]]:
 
 
 def _versions(results: Sequence[torch.Tensor], nodes: Sequence[fx.Node]) -> Iterator[tuple[int, int]]:
-    """What makes a tensor from nothing writes to it, which counts where an operator is called by its name."""
+    """The version counts of results: an operator that makes a tensor from nothing writes to it, which counts where it
+    is called by its name."""
     for index, (value, node) in enumerate(zip(results, map(root_of, nodes), strict=True)):
         made = not any(_has_tensors(source.meta.get("val")) for source in node.all_input_nodes)
         if not value.is_inference() and (made or version_of(value)):
@@ -202,6 +207,7 @@ def _has_tensors(value: object) -> bool:
 
 
 def _counted(entry: TracedInput) -> int:
+    """The number of writes to an input that autograd counts."""
     if functional.data_mutated(entry.value) and functional.mutations_hidden(entry.value):
         return 0
     if entry.version is None:
@@ -219,11 +225,12 @@ def _layout_after(entry: TracedInput) -> Restride | None:
 
 
 def _forgot_layout(entry: TracedInput) -> bool:
-    """Is the data that replaced this input's laid out in another way than the input is?"""
+    """True if the data that replaced this input's is laid out in another way than the input is."""
     return entry.layout is None or functional.current(entry.value).stride() != entry.layout.stride()
 
 
 def _is_followed(view: torch.Tensor) -> bool:
+    """True if autograd follows the view; refuses one that torch allows no use of any more."""
     try:
         return view.grad_fn is not None
     except RuntimeError as error:  # torch allows no use of it any more
@@ -232,7 +239,7 @@ def _is_followed(view: torch.Tensor) -> bool:
 
 
 def _as_autograd_knows(base: torch.Tensor, view: torch.Tensor, steps: Sequence[object]) -> Sequence[Any]:
-    """The steps to a view that is to autograd what eager's is: a later change of it reaches its base, or does not."""
+    """The steps to a view that behaves to autograd as eager's: a later change of it reaches its base, or does not."""
     if not functional.counts_with(base, view):
         steps = [Data(), *steps]
     if view.is_inference():
@@ -256,8 +263,8 @@ _ALIAS, _DETACH = Step(torch.ops.aten.alias.default), Step(torch.ops.aten.detach
 
 
 def _has_function_between(view: torch.Tensor, base: torch.Tensor) -> bool:
-    """Whether autograd comes by a function of the program on its way from a view to what it is a view of: repeating the
-    view would leave that out."""
+    """True if autograd passes a function of the program on its way from a view to its base: repeating the view would
+    leave that out."""
     end = base.grad_fn
     waiting, seen = [view.grad_fn], {end}
     while waiting:
@@ -375,17 +382,18 @@ class _Outputs:
         return OfInput(index, steps, position, self._is_older(output))
 
     def _is_older(self, view: torch.Tensor) -> bool:
-        """Whether what a view without a history views was written to since it was made."""
+        """True for a view without a history whose base was written to since it was made."""
         known = self.recorder.view_versions.get(id(view))
         return known is not None and not view.requires_grad and known[1] != version_of(view)
 
     def _viewed(self, entry: TracedInput, output: torch.Tensor) -> tuple[int, torch.Tensor]:
-        """Which of the caller's tensors this is a view of, where several share memory: what is done to it later has to
-        reach that one, with its history."""
+        """The caller's tensor that this is a view of, where several share memory: a later change has to reach that one,
+        with its history."""
         if len(entry.seen) == 1:
             return next(iter(entry.seen)), entry.value
         nodes = (self.recorder.node_of(functional.current(value)) for value in (entry.value, output))
         steps = steps_between(*nodes) or [Step(None)]
+        # The first step from the flat memory is the one by which the caller's tensor is made.
         layout = tuple(map(_layout_numbers, steps[0].args))
         found = [
             (position, member)
@@ -411,7 +419,7 @@ class _Outputs:
         return followed if followed is not None else next(filter(self._is_made, owners), owners[0])
 
     def _is_followed_view(self, output: torch.Tensor) -> bool:
-        """May autograd have to know what this is a view of?"""
+        """True if autograd may have to know the base of this view."""
         base = base_of(output)
         if not self.training or not output.requires_grad:
             return self.training and base is not None and not base.requires_grad
@@ -419,8 +427,8 @@ class _Outputs:
         return base is None or not _has_function_between(output, base)
 
     def _own_steps(self, output: torch.Tensor, node: fx.Node) -> tuple[Any, ...]:
-        """What a result is to autograd though nobody has what it views: made without gradients, or by a function with a
-        backward of its own, it refuses to be written to with them."""
+        """The steps that give a result its standing with autograd, where nobody has its base: made without gradients,
+        or by a function with a backward of its own, it refuses to be written to with them."""
         if self._is_seen_as_view(output, node):
             return (Detach(),)
         if self.training and output.requires_grad and id(output) not in self._passed:
@@ -434,8 +442,8 @@ class _Outputs:
         return self._sharing[functional.memory_of(output)]
 
     def _is_seen_as_view(self, output: torch.Tensor, node: fx.Node) -> bool:
-        """Whether the graph makes by a view what the program does not; of what autograd follows its function sees to
-        that."""
+        """True if the graph makes by a view a tensor that is none in the program; for tensors that autograd follows,
+        its function takes care of that."""
         return len(self._sharing_with(output)) == 1 and self._is_made_by_a_view(output, node)
 
     def _is_made_by_a_view(self, value: torch.Tensor, node: fx.Node) -> bool:
@@ -443,11 +451,13 @@ class _Outputs:
         return known and base_of(value) is None and root_of(node) is not node
 
     def _is_made(self, value: torch.Tensor) -> bool:
-        """By an operator, and not as a view: then it is not to change with what becomes of a view of it."""
+        """True for a tensor made by an operator that is no view: it is not to change with what becomes of a view of
+        it."""
         node = self.recorder.node_of(functional.current(value))
         return root_of(node) is node
 
     def _result(self, value: torch.Tensor) -> int:
+        """The number of a tensor among the graph's results."""
         asked = id(value)
         known = self._bases.get(asked)
         if known is None:
@@ -469,6 +479,7 @@ class _Outputs:
             raise Unsupported("a function with a backward of its own returns what it was given", "return a copy of it")
         inner, outer = functional.current(base), functional.current(view)
         steps: Sequence[Any] | None = None
+        # A chain of views of an input whose layout changed would start from another layout.
         if not restrided:
             steps = steps_between(self.recorder.node_of(inner), self.recorder.node_of(outer))
         if steps is None:

@@ -1,4 +1,4 @@
-"""From the caller's arguments to graph inputs: fakes made, duplicates found, shared memory grouped.
+"""Graph inputs from the caller's arguments: fake tensors made, duplicates found, shared memory grouped.
 
 Must not know: how a graph is traced or run.
 """
@@ -47,7 +47,7 @@ class GraphInput:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How the caller's arguments map to graph inputs."""
+    """The mapping from the caller's arguments to graph inputs."""
 
     arity: int
     inputs: tuple[GraphInput, ...]
@@ -57,7 +57,7 @@ class Signature:
 
     @property
     def passes_through(self) -> bool:
-        """Are the graph's inputs exactly the caller's arguments?"""
+        """True if the graph's inputs are exactly the caller's arguments."""
         positions = [entry.position for entry in self.inputs if not entry.members]
         return positions == list(range(self.arity))
 
@@ -83,6 +83,7 @@ def read_inputs(example_inputs: Sequence[object], *, dynamic: bool, symbols: boo
     for position, value in enumerate(example_inputs):
         if isinstance(value, torch.Tensor):
             if id(value) in first:
+                # One tensor passed twice is one input: writes to it must be seen at both places.
                 duplicates.append((position, first[id(value)]))
             else:
                 first[id(value)] = position
@@ -95,8 +96,8 @@ def read_inputs(example_inputs: Sequence[object], *, dynamic: bool, symbols: boo
 
 
 def with_shared_memory(signature: Signature, groups: Sequence[tuple[int, ...]], *, followed: bool) -> Signature:
-    """The same signature, where each group of inputs arrives as the one flat tensor that they are views of; no gradient
-    comes to them from there, which matters where autograd has `followed`."""
+    """The same signature, where each group of inputs arrives as the one flat tensor that they are views of.  No
+    gradient comes to them from there, which matters where autograd has `followed`."""
     absorbed = {index for group in groups for index in group}
     kept = [entry for index, entry in enumerate(signature.inputs) if index not in absorbed]
     bases = [_base([signature.inputs[index] for index in group], followed) for group in groups]
@@ -112,6 +113,7 @@ def _base(group: Sequence[GraphInput], followed: bool) -> GraphInput:
         raise Unsupported(
             "inputs that require grad share memory and one is mutated", "mutate under no_grad or pass copies"
         )
+    # All of the storage, as the inputs may lie anywhere in it.
     length = first.untyped_storage().nbytes() // first.element_size()
     flat = torch.as_strided(first, (length,), (1,), 0)
     members = (
@@ -142,6 +144,7 @@ def _tensor_input(position: int, value: torch.Tensor, fakes: Fakes, dynamic: boo
 
 
 def _detached(fake: FakeTensor) -> FakeTensor:
-    """Under its mode: otherwise torch asks whether this is a distributed tensor, and imports all there is of those."""
+    """The fake tensor detached, under its mode: otherwise torch asks whether this is a distributed tensor, and imports
+    all there is of those."""
     with fake.fake_mode:
         return fake.detach()

@@ -73,12 +73,13 @@ class JointGraph:
 
     @property
     def trains(self) -> bool:
-        """Whether autograd shall follow what the caller gets, though the gradient of every input may be none."""
+        """True if autograd shall follow something that the caller gets, though the gradient of every input may be
+        none."""
         return any(isinstance(role, Gradient) or getattr(role, "differentiable", False) for role in self.outputs)
 
     @property
     def values(self) -> Sequence[Any]:
-        """What the graph returns, parallel to `outputs`."""
+        """The values that the graph returns, parallel to `outputs`."""
         returned: immutable_list[Any] = self.graph.output_node().args[0]
         return returned
 
@@ -90,7 +91,7 @@ BoundProgram = Callable[[Recorder, Sequence[Any]], Sequence[Any]]
 def trace_joint(
     program: BoundProgram, signature: Signature, *, decompositions: Decompositions, training: bool
 ) -> JointGraph:
-    """Run `program` once in the caller's grad mode and record all that it does, with `training` its backward too."""
+    """The joint graph of `program`, run once in the caller's grad mode; `training` records its backward too."""
     recorder = Recorder(signature.fake_mode, decompositions)
     inputs = _placeholders(recorder, signature.inputs)
     with _tracing(recorder):
@@ -149,12 +150,12 @@ def _alone_in_memory(inputs: Sequence[TracedInput]) -> dict[int, torch.Tensor]:
 
 
 def _changes(inputs: Sequence[TracedInput]) -> list[int]:
-    """How often each input was written to."""
+    """The number of writes to each input."""
     return [version_of(entry.value) for entry in inputs if entry.version is not None]
 
 
 def _placeholders(recorder: Recorder, given: Sequence[GraphInput]) -> list[TracedInput]:
-    """The graph's inputs.  Numbers are bound before sizes of tensors: one that is both is read where it is passed."""
+    """The graph's inputs. Numbers are bound before sizes of tensors: one that is both is read where it is passed."""
     inputs = []
     for index, entry in enumerate(given):
         name = f"primal_{index}" if isinstance(entry.value, torch.Tensor) else f"size_{index}"
@@ -170,7 +171,7 @@ def _placeholders(recorder: Recorder, given: Sequence[GraphInput]) -> list[Trace
 
 
 def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[object]) -> Sequence[Any]:
-    """The program's results; what goes wrong is told with the user's line, as a reason to run it otherwise."""
+    """The program's results; an error is told with the user's line, as a reason to run it in another way."""
     try:
         return program(recorder, arguments)
     except Unsupported as error:
@@ -185,7 +186,7 @@ def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[object])
 
 @contextmanager
 def _tracing(recorder: Recorder) -> Iterator[None]:
-    """Everything that must be in force, and back as it was, while the program runs."""
+    """Has everything in force that tracing needs, and restores it afterwards."""
     with ExitStack() as stack:
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(_without_autocast_cache())
@@ -211,7 +212,7 @@ def _tracing(recorder: Recorder) -> Iterator[None]:
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """What an operator refuses on fakes is an error that this thread gets; torch logs it as well, in a page."""
+    """Keeps this thread's errors on fake tensors out of torch's log, which writes a page about each."""
     log, thread = logging.getLogger(FakeTensorMode.__module__), threading.get_ident()
 
     def is_of_others(record: logging.LogRecord) -> bool:
@@ -226,7 +227,7 @@ def _unlogged() -> Iterator[None]:
 
 @contextmanager
 def _warnings_with_size_hints(inputs: Sequence[TracedInput]) -> Iterator[None]:
-    """Warnings that speak of sizes speak of those that the example inputs have."""
+    """Has warnings name the sizes of the example inputs instead of symbols."""
     sizes = [size for entry in inputs if isinstance(entry.fake, torch.Tensor) for size in entry.fake.size()]
     numbers = {str(size): str(size_hint(size)) for size in sizes if isinstance(size, torch.SymInt)}
     if not numbers:
@@ -243,7 +244,8 @@ def _warnings_with_size_hints(inputs: Sequence[TracedInput]) -> Iterator[None]:
 
 @contextmanager
 def _without_autocast_cache() -> Iterator[None]:
-    """A cast cached while tracing must not outlive the trace, nor one from before enter it."""
+    """Switches autocast's cache off: a cast cached while tracing must not outlive the trace, nor one from before enter
+    it."""
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:
@@ -253,7 +255,7 @@ def _without_autocast_cache() -> Iterator[None]:
 
 
 def _returned(recorder: Recorder, analysis: Analysis) -> list[fx.Node]:
-    """The nodes behind the forward outputs, read before backward can add to them."""
+    """The nodes of the forward outputs, read before backward can add to them."""
     updates = [recorder.values_of(functional.current(value)) for value in analysis.updates]
     return [*updates, *analysis.result_nodes, *analysis.sizes]
 
@@ -267,6 +269,7 @@ def _finish(
     gradients: list[fx.Node | None],
     stops: Stops,
 ) -> JointGraph:
+    """The joint graph, with a role for every input and output."""
     facts = analysis.facts
     for entry, role in zip(inputs, _input_roles(inputs, facts), strict=True):
         entry.node.meta["role"] = role

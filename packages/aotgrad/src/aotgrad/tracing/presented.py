@@ -1,4 +1,5 @@
-"""What a traced program sees in place of its inputs: leaves for leaves, tensors with a history for others."""
+"""The tensors that a traced program sees in place of its inputs: leaves for leaves, tensors with a history for
+others."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from aotgrad.tracing.inputs import GraphInput, Signature
 
 
 def present(entry: TracedInput, given: GraphInput, training: bool) -> None:
-    """What the program sees in place of a real input, leaf where the real one is a leaf."""
+    """Makes the tensor that the program sees in place of a real input, a leaf where the real one is a leaf."""
     if not isinstance(entry.fake, torch.Tensor):
         entry.value = entry.seen[given.position] = entry.fake
         return
@@ -42,6 +43,7 @@ def _present_tensor(entry: TracedInput, given: GraphInput, training: bool) -> No
 
 
 def without_data(fake: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same layout without data."""
     with DisableTorchDispatch():
         return torch.empty_strided(fake.size(), fake.stride(), device="meta").as_strided(
             fake.size(), fake.stride(), fake.storage_offset()
@@ -62,7 +64,8 @@ class _Arrive(torch.autograd.Function):
 
 
 def arguments(signature: Signature, inputs: Sequence[TracedInput]) -> list[Any]:
-    """What the program is called with: constants, what stands for its inputs, one object where it had one twice."""
+    """The arguments of the program: constants, the tensors in place of its inputs, one object where the caller passed
+    one twice."""
     arguments: list[Any] = [None] * signature.arity
     for position, value in signature.constants:
         arguments[position] = value

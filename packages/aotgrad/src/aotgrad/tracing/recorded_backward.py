@@ -31,7 +31,7 @@ from aotgrad.tracing.refused import ON_VALUES, depends_on_values
 
 class Stops:
     """Differentiable outputs on the way from others: the gradient that comes to one ends there, and its tangent, which
-    takes in what else arrives, goes on."""
+    includes it and everything else that arrives, goes on."""
 
     def __init__(self, recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[torch.Tensor]) -> None:
         # Where tensors lie within objects (subclasses) all goes back together.
@@ -60,7 +60,8 @@ class Stops:
 
 
 def refuse_told(outputs: Sequence[torch.Tensor]) -> None:
-    """A backward that the program wrote is run here with a gradient for every result, whichever arrive later."""
+    """Refuses a backward of the program's that depends on which gradients arrive: here it runs with one for every
+    result."""
     told = told_of_missing_gradients(outputs)
     if told is not None:
         raise Unsupported(f"{told} is told which of its results were not used", "return what comes from one of them")
@@ -111,7 +112,7 @@ def backward(
 def _outermost(
     recorder: Recorder, outputs: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """What autograd follows, and tangents for that: objects in place of the tensors within."""
+    """The outputs that autograd follows, and tangents for them: objects in place of the tensors within."""
     within = {id(inner) for opened in recorder.opened_results for inner in opened.inner}
     pairs = [(o, t) for o, t in zip(outputs, tangents, strict=True) if id(o) not in within]
     arriving = dict(zip(map(id, outputs), tangents, strict=True))
@@ -139,7 +140,8 @@ def _gradients_within(recorder: Recorder, found: Iterator[torch.Tensor | None]) 
 def _gradients(
     outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor]
 ) -> Sequence[torch.Tensor | None]:
-    """A reentrant checkpoint adds gradients to leaves by itself, and refuses to work for who asks to be told them."""
+    """The gradients of the leaves.  A reentrant checkpoint adds gradients to leaves by itself, and refuses to work for
+    a caller that asks for them."""
     if not _has_reentrant_checkpoint(outputs):
         return torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
     torch.autograd.backward(outputs, tangents)
@@ -147,7 +149,7 @@ def _gradients(
 
 
 def _has_reentrant_checkpoint(outputs: Sequence[torch.Tensor]) -> bool:
-    """By the name of its node, wherever in the history: it is a function of torch's in Python."""
+    """True if a reentrant checkpoint is in the history, known by the name of its node."""
     pending = [output.grad_fn for output in outputs]
     seen = set()
     while pending:
@@ -162,7 +164,7 @@ def _has_reentrant_checkpoint(outputs: Sequence[torch.Tensor]) -> bool:
 
 @contextmanager
 def _plain_backward(devices: set[str]) -> Iterator[None]:
-    """Backward as it usually runs: grad mode as autograd sets it, outside any autocast region."""
+    """The state that backward usually runs in: grad mode as autograd sets it, outside of any autocast region."""
     with ExitStack() as stack:
         for device in devices:
             if torch.amp.is_autocast_available(device):
@@ -181,13 +183,15 @@ def _gradient(recorder: Recorder, entry: TracedInput, found: Iterator[torch.Tens
 
 
 def _tangent_like(recorder: Recorder, output: torch.Tensor) -> torch.Tensor:
-    """A gradient is expected in the layout of its output; an output with holes or overlap expects a dense one."""
+    """A fake tensor in the layout that the output's gradient is expected in: its own, or a dense one where it has gaps
+    or overlaps."""
     with recorder.paused():
         like = torch.empty_like(output, requires_grad=False)
         return from_functional_tensor(like) if functional.is_functional(like) else like
 
 
 def _note_connections(inputs: Sequence[TracedInput], outputs: Sequence[torch.Tensor], unanswered: Edges) -> None:
+    """Notes for each input the outputs that autograd comes to it from."""
     leaves = [entry for entry in inputs if entry.leaf is not None]
     found = outputs_behind(outputs, [entry.leaf for entry in leaves if entry.leaf is not None], unanswered)
     for entry, connected in zip(leaves, found, strict=True):

@@ -1,4 +1,4 @@
-"""What goes wrong while a program is traced, told with the user's line."""
+"""Errors of tracing, told with the user's line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from aotgrad.errors import DependsOnValues
 from aotgrad.torch_versions import DataDependentOutputException, DynamicOutputShapeException
 
 ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
+"""The exceptions of fake tensors for a size or number that depends on values."""
 
 
 def depends_on_values(error: Exception, source: fx.Node | None) -> DependsOnValues:

@@ -85,7 +85,7 @@ def clear(folder: Path) -> int:
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What caches wrote; other processes remove files meanwhile."""
+    """The files that caches wrote, with their sizes and times; other processes remove files meanwhile."""
     for path in cached_files(folder):
         with contextlib.suppress(OSError):
             yield path, path.stat()

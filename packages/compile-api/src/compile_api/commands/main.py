@@ -14,7 +14,7 @@ from compile_api.errors import CompileApiError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; what it returns is the exit status."""
+    """Runs one command and returns the exit status."""
     parser = argparse.ArgumentParser(prog="compile-api", description="Compiles unmodified PyTorch programs.")
     parser.add_argument("--version", action="version", version=compile_api.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")

@@ -72,6 +72,7 @@ def _found(backend: str, maker: Maker) -> str:
             raise UnknownBackend(f"{error}{hint}") from error
         if maker.module == "__main__" and maker.function and hasattr(sys.modules["__main__"], maker.function):
             return f"__main__:{maker.function}"
+        # A function inside another one, and a lambda, cannot be found by name: only running the program makes them.
         if maker.module == "__main__" or "<" in maker.function:
             raise UnknownBackend(
                 f"backend {backend!r} is defined by the program {maker.program}, which was not imported: "

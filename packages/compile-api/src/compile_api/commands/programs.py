@@ -23,7 +23,8 @@ from compile_api.errors import CompileApiError
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What becomes ``sys.argv[0]``, ``sys.path[0]`` and ``__main__``; the code to run in it, if it is text."""
+    """A program to run: ``sys.argv[0]``, ``sys.path[0]`` and ``__main__`` as they will be, and the code to run, if it
+    is text."""
 
     name: str
     folder: str
@@ -48,6 +49,7 @@ def program_of_file(name: str) -> Program:
         raise CompileApiError(f"there is no program {name}")
 
     def code() -> CodeType | None:
+        # Compiled files have a header that depends on Python's version: runpy reads it.
         if file.endswith(".pyc"):
             return None
         with io.open_code(file) as lines:
@@ -58,7 +60,7 @@ def program_of_file(name: str) -> Program:
 
 
 def program_of_text(file: str, text: str) -> Program:
-    """One that no file holds; errors and reports quote its lines all the same."""
+    """A program that no file holds; errors and reports quote its lines all the same."""
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     main = _main(file, BuiltinImporter)
     return Program(file, "", main, lambda: compile(text, file, "exec", dont_inherit=True))
@@ -84,6 +86,7 @@ def _program_of_spec(spec: ModuleSpec, name: str, folder: str) -> Program:
 def _main(file: str | None, loader: Any) -> ModuleType:
     main = ModuleType("__main__")
     main.__file__, main.__loader__ = file, loader
+    # ``exec`` alone would put a dict there; in ``__main__`` it is the module.
     vars(main)["__builtins__"] = builtins
     return main
 

@@ -65,7 +65,8 @@ def _run(chosen: argparse.Namespace, at_the_end: contextlib.ExitStack) -> int:
 
 
 def _program(chosen: argparse.Namespace) -> tuple[Program, list[str]]:
-    """What is to run, and its ``sys.argv``; its own modules are found from now on, and those beside ours no longer."""
+    """The program to run, and its ``sys.argv``; its own modules are found from now on, and those beside ours no
+    longer."""
     if chosen.whole_process and not sys.flags.safe_path:
         del sys.path[0]  # what Python put there for `compile-api`
     named, *arguments = chosen.module or chosen.text or chosen.program

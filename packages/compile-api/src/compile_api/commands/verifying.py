@@ -1,4 +1,4 @@
-"""``compile-api verify``: is everything here that compiling needs, and does it work?
+"""``compile-api verify``: checks that everything is here that compiling needs, and that it works.
 
 Each check is one line; one that fails says how to get what is missing.  Exit status 0 where the CPU works.
 """
@@ -26,12 +26,12 @@ from compile_api.processor import needed_settings
 from compile_api.tested import TESTED, complaint, minor, tested_range
 
 KERNELS = 1 << 16
-"""Bytes that one or two kernels take in the cache."""
+"""The bytes that one or two kernels take in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``good`` is None where something optional is not here."""
+    """The result of one check; ``good`` is None where something optional is not here."""
 
     good: bool | None
     what: str
@@ -69,7 +69,7 @@ def python() -> Finding:
 
 
 def headers() -> Finding:
-    """Only Triton's launcher, built on machines with a GPU, includes them."""
+    """Checks for Python's headers, which only Triton's launcher includes, built on machines with a GPU."""
     found = (Path(sysconfig.get_paths()["include"]) / "Python.h").exists()
     if found:
         return Finding(True, "Python's headers")
@@ -88,7 +88,7 @@ def torch_version() -> Finding:
 
 
 def torchs_insides() -> Finding:
-    """What torch lacks of that which the packages use turns off one feature each."""
+    """The names inside torch that the packages use: each one that is lacking turns off one feature."""
     built = torch.backends.cuda.is_built()
     try:
         lacking = [
@@ -142,6 +142,7 @@ def cache_folder() -> Finding:
     folder = inductor.Options.read(None).cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # Written to, not only opened: a full disk or a quota shows only then.
         with tempfile.NamedTemporaryFile(dir=folder) as file:
             file.write(bytes(KERNELS))
             file.flush()
@@ -152,7 +153,7 @@ def cache_folder() -> Finding:
 
 
 def on_device(device: str) -> Finding:
-    """Layers that fuse, with a gradient, compiled anew, beside eager."""
+    """Compiles layers that fuse, with a gradient, anew on a device, and compares them with eager."""
 
     # Layers of torch's: functions of this package are never captured.
     model = torch.nn.Sequential(torch.nn.LayerNorm(128), torch.nn.GELU(), torch.nn.Softmax(-1)).to(device)

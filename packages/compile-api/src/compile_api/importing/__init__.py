@@ -1,4 +1,5 @@
-"""What torch imports in passing is imported when it is used: one page on how, and the one switch.
+"""Deferred imports: modules that torch imports in passing are imported when they are used.  One page on how, and the
+one switch.
 
 **Why.**  torch's tracing toolbox imports torch's own compiler to read a few settings of it, sympy to ask whether a
 number is one of its expressions, and distributed tensors to ask whether a tensor is one.  A plain program uses none of

@@ -22,7 +22,7 @@ _OF_EVERY_MODULE = frozenset({"__all__", "__doc__"})
 
 
 class Deferral:
-    """What is known of a package whose ``__init__`` has not run.
+    """A package whose ``__init__`` has not run.
 
     ``answers`` are attributes it can supply without running it: to functions of torch's, and to everybody those that
     are given ``openly``.  ``light`` are the submodules that can be imported without it, and ``then`` is what is to be
@@ -46,6 +46,7 @@ class Deferral:
 
     def load(self) -> ModuleType:
         """Runs the package's ``__init__``, as the first import would have; other threads wait for it as they would."""
+        # As an import does it: packages from the outside in.
         if self.parent is not None and self.parent.waiting:
             self.parent.load()
         if self._claimed():
@@ -56,7 +57,7 @@ class Deferral:
         return self.module
 
     def _claimed(self) -> bool:
-        """Whether it is this thread that has to run it: one does."""
+        """True if it is this thread that has to run it: one does."""
         with self.claim:
             if not self.waiting:
                 return False
@@ -64,8 +65,8 @@ class Deferral:
             return True
 
     def wait(self) -> None:
-        """Until another thread has run it.  By Python's own lock for the module, which knows of circles: of two threads
-        that import what the other one needs, one goes on with what is there so far."""
+        """Waits until another thread has run it.  By Python's own lock for the module, which knows of circles: of two
+        threads that import what the other one needs, one goes on with what is there so far."""
         try:
             while self.loader not in (None, threading.get_ident()):
                 with _BOOTSTRAP._ModuleLockManager(self.name):
@@ -76,6 +77,7 @@ class Deferral:
     def _run(self) -> None:
         before = dict(vars(self.module))
         spec: Any = self.spec
+        # Python's own mark of a module that is being imported: other threads that import it wait for its lock.
         spec._initializing = True
         try:
             assert self.spec.loader is not None
@@ -91,14 +93,15 @@ class Deferral:
             spec._initializing = False
             self.loader = None
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self.finder]
+        # An ordinary module from here on, without a detour for each attribute.
         self.module.__class__ = ModuleType
 
     def answer(self, name: str) -> bool:
-        """Whether ``name`` is answered without the package; not once the one it lies in wants it whole."""
+        """True if ``name`` is answered without the package; not once the one it lies in wants it whole."""
         return self.waiting and name in self.answers and (self.parent is None or self.parent.waiting)
 
     def mentions(self, name: str) -> bool:
-        """Whether the text of the ``__init__`` has the name.  ``from package import this`` asks for ``__path__`` each
+        """True if the text of the ``__init__`` has the name.  ``from package import this`` asks for ``__path__`` each
         time, and torch's fakes do that for every operator."""
         if name not in self._mentioned:
             self._mentioned[name] = name in self.source
@@ -139,13 +142,13 @@ class DeferredModule(ModuleType):
 
 
 def _asks_and_forgets(frame: FrameType) -> bool:
-    """Whether a function of torch's is asking.  Whoever asks while it is being imported keeps what it gets."""
+    """True if a function of torch's is asking.  Code that asks while it is being imported keeps what it gets."""
     home = str(frame.f_globals.get("__name__", ""))
     return home.partition(".")[0] == "torch" and frame.f_code.co_name != "<module>"
 
 
 def _while_it_runs(deferral: Deferral, name: str) -> Any:
-    """For whoever asks while the ``__init__`` is running: another thread waits until it has run."""
+    """An attribute while the ``__init__`` is running: another thread waits until it has run."""
     if deferral.loader not in (None, threading.get_ident()):
         deferral.wait()
         if deferral.loader is None:
@@ -228,12 +231,12 @@ def defer(
 
 
 def deferral_of(name: str) -> Deferral | None:
-    """What is known of the package ``name`` if it waits; nothing where it has run or was never put off."""
+    """The deferral of the package ``name`` while it waits; None where it has run or was never put off."""
     module = sys.modules.get(name)
     return type(module).deferral if isinstance(module, DeferredModule) else None
 
 
 def is_waiting(name: str) -> bool:
-    """Whether the package ``name`` is put off, and nobody has used it yet."""
+    """True if the package ``name`` is put off, and nobody has used it yet."""
     deferral = deferral_of(name)
     return deferral is not None and deferral.waiting

@@ -1,4 +1,4 @@
-"""Answers what torch and libraries ask of torch's own compiler, as long as a program does not use it.
+"""Answers to what torch and libraries ask of torch's own compiler, as long as a program does not use it.
 
 torch's optimizers and transforms call a few markers of it at every step, and libraries ask whether a module is its
 wrapper.  A program that uses more gets it whole.
@@ -18,7 +18,7 @@ from compile_api.module import torchs_wrapper
 
 PEER = "torch._dynamo"
 OPENLY = ("disable", "graph_break", "OptimizedModule")
-"""What libraries ask for, too, and may keep: these answers go on to the genuine ones once there are some."""
+"""The names that libraries ask for, too, and may keep: these answers go on to the genuine ones once there are some."""
 
 
 def late_disable(peer: Deferral) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Answers what torch asks of sizes, as long as all sizes are plain numbers.
+"""Answers to what torch asks of sizes, as long as all sizes are plain numbers.
 
 Every operation on fake tensors asks torch's module for symbolic sizes a few questions, and the module brings along
 sympy: importing them takes longer than capturing and building a small program.  Whoever makes a symbol imports the
@@ -78,8 +78,8 @@ def _late(name: str, plain: Callable[..., Any]) -> Callable[[Deferral], Callable
 
 
 def put_off() -> None:
-    """Torch's module, and sympy itself: type promotion asks whether a number is one of its expressions, and who asks
-    whether a tensor fills its memory imports the larger of two of them."""
+    """Puts off torch's module of symbolic sizes, and sympy itself: type promotion asks whether a number is one of its
+    expressions, and the question whether a tensor fills its memory imports the larger of two of them."""
     answers: dict[str, Callable[[Deferral], Any]] = {name: _late(name, plain) for name, plain in ANSWERS.items()}
     answers["GuardOnDataDependentSymNode"] = lambda real: NothingUndecided
     defer(NAME, answers)

@@ -1,4 +1,4 @@
-"""Answers what torch's symbols ask of the peer, as long as the peer has not been loaded.
+"""Answers to what torch's symbols ask of the peer, as long as the peer has not been loaded.
 
 The first size that varies becomes a symbol, and a symbol has an origin: "the size of that tensor in dimension 0".  The
 classes for origins lie in the peer's package, whose import takes seconds.  Stand-ins are given out instead, and which
@@ -32,7 +32,7 @@ _NOT_THE_USERS = (
 
 
 class TensorProperty(enum.Enum):
-    """What of a tensor a symbol stands for."""
+    """The property of a tensor that a symbol stands for."""
 
     SIZE = 0
     STRIDE = 1
@@ -119,8 +119,8 @@ ANSWERS = {
 
 
 def put_off() -> None:
-    """torch's origins of symbols, the list of files that it leaves out of "where in your program was that", and the
-    code generator that it asks about frames."""
+    """Puts off torch's origins of symbols, with the list of files that it leaves out of "where in your program was
+    that", and the code generator that it asks about frames."""
     defer(NAME, {name: _giving(answer) for name, answer in ANSWERS.items()})
     defer("torch._inductor", {"codecache": _giving(NoGeneratedCode)})
     sizes = deferral_of(SIZES)
@@ -134,7 +134,7 @@ class NoGeneratedCode:
     class PyCodeCache:
         @staticmethod
         def stack_frames_for_code(path: str, line: int) -> None:
-            """None of its lines: it has not been imported."""
+            """None, as no frame is of its lines: it has not been imported."""
 
 
 def _giving(answer: type) -> Callable[[Deferral], type]:
@@ -142,7 +142,8 @@ def _giving(answer: type) -> Callable[[Deferral], type]:
 
 
 def _know_files_by_name(sizes: ModuleType) -> None:
-    """Symbolic sizes ask a dozen modules where they lie, and import the peer to ask it."""
+    """Tells symbolic sizes which files are torch's own: they ask a dozen modules where they lie, and import the peer to
+    ask it."""
     genuine = vars(sizes).get("uninteresting_files")
     if genuine is None:
         return

@@ -1,4 +1,4 @@
-"""Answers what torch asks of tensors, as long as none is spread over several machines.
+"""Answers to what torch asks of tensors, as long as none is spread over several machines.
 
 Operators on fake tensors ask whether an operand is a ``DTensor``, and to ask torch imports its distributed tensors, and
 sympy with them.  There is none before somebody else has imported that package, so until then the class is given by a
@@ -18,5 +18,5 @@ def _late_class(home: Deferral) -> type:
 
 
 def put_off() -> None:
-    """torch's distributed tensors: until a program uses them nothing is one."""
+    """Puts off torch's distributed tensors: until a program uses them nothing is one."""
     defer(NAME, {"DTensor": _late_class})

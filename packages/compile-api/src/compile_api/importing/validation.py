@@ -1,4 +1,4 @@
-"""Answers whether torch proves its guards by an SMT solver, which it asks for every set of symbols that it makes.
+"""The answer to whether torch proves its guards by an SMT solver, which it asks for every set of symbols that it makes.
 
 Only the peer's developers switch that on; yet the module that knows imports the peer whole.
 """
@@ -23,5 +23,5 @@ def _is_enabled(real: Deferral) -> Callable[[], bool]:
 
 
 def put_off() -> None:
-    """torch's validator of guards: off until somebody switches it on."""
+    """Puts off torch's validator of guards: it is off until somebody switches it on."""
     defer(NAME, {"translation_validation_enabled": _is_enabled})

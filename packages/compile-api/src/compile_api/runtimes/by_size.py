@@ -49,6 +49,7 @@ class _BySize:
         self._full = False
 
     def __call__(self, *inputs: object) -> Any:
+        # The compiler behind this differentiates or not: its models hold for one of the two.
         key = (torch.is_grad_enabled(), *map(_kind, inputs))
         model = self._models.get(key) or self._made(key, inputs)
         return self._gm.forward(*inputs) if model is None else model(*_tensors(inputs))

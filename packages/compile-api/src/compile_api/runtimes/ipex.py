@@ -31,7 +31,7 @@ _ENDED = (
 
 
 def lacks_matching_torch() -> str:
-    """It dies at import beside another torch than its own, so versions are compared before."""
+    """The obstacle of another torch than its own, beside which it dies at import: versions are compared before."""
     theirs = importlib.metadata.version(_PACKAGE).split("+")[0].split(".")[:2]
     ours = torch.__version__.split("+")[0].split(".")[:2]
     if theirs == ours:
@@ -61,6 +61,7 @@ def ipex(ctx: Context) -> CompilerFn:
     trains = through_aotgrad(ctx, for_direction, None)
 
     def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
+        # A frozen module has no gradients: it is for graphs that nobody differentiates.
         wanted = (isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs)
         if torch.is_grad_enabled() and any(wanted):
             return trains(gm, example_inputs)

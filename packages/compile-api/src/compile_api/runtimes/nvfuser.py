@@ -39,7 +39,7 @@ _NO_WHEELS = (
 
 
 def lacks_a_build() -> str:
-    """Its extension is built against one torch and one CUDA."""
+    """The obstacle of a missing or other build: its extension is built against one torch and one CUDA."""
     if not torch.cuda.is_available():
         return "needs an NVIDIA GPU, and there is none"
     try:
@@ -116,6 +116,7 @@ def define(definition: Any, gm: fx.GraphModule) -> bool:
             elif node.op == "call_function":
                 write = getattr(definition.ops, _POINTWISE[node.target])
                 names[node] = write(*map(operand, node.args))
+            # A fusion gives a list; the partitioner's call expects a tensor where the part returned one.
             elif node.op == "output":
                 single = isinstance(node.args[0], fx.Node)
                 for each in node.all_input_nodes:

@@ -39,7 +39,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[
 
 
 def refuse_training(example_inputs: list[object], name: str) -> None:
-    """Where gradients are recorded, a graph without them would be silently wrong."""
+    """Refuses a graph where gradients are recorded: without them it would be silently wrong."""
     if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs):
         raise BackendCannot(f"{name} is for inference, and gradients are recorded here; call it under torch.no_grad()")
 

@@ -39,7 +39,7 @@ def onnxrt(ctx: Context) -> CompilerFn:
 
 
 def lacks_tensorrt() -> str:
-    """Why ONNX Runtime cannot hand graphs to TensorRT here."""
+    """The reason why ONNX Runtime cannot hand graphs to TensorRT here; empty where it can."""
     if "TensorrtExecutionProvider" in importlib.import_module("onnxruntime").get_available_providers():
         return ""
     return "needs an ONNX Runtime with TensorRT: pip install onnxruntime-gpu tensorrt, on a machine with an NVIDIA GPU"
@@ -92,6 +92,7 @@ def partitioned(
     left = tuple(
         str(n.target) for n in gm.graph.nodes if n.op == "call_function" and not takes(n) and n.all_input_nodes
     )
+    # Taking one of several results is no operator that anybody would miss.
     left = tuple(name for name in left if "getitem" not in name)
     fused = partitioner.fuse_partitions(parts) if parts else gm
     names = []
@@ -115,6 +116,7 @@ class Session(torch.nn.Module):
         runtime = importlib.import_module("onnxruntime")
         runtime.disable_telemetry_events()
         model, inputs, outputs = converted(gm)
+        # One session runs on one device: that of its results.
         device = value_of(outputs[0]).device
         able = chosen_providers(providers, runtime.get_available_providers(), device.type)
         self.session = runtime.InferenceSession(model, _settings(runtime), providers=able)
@@ -136,6 +138,7 @@ class Session(torch.nn.Module):
         results = [torch.empty(value.shape, dtype=value.dtype, device=value.device) for value in self.outputs]
         for name, tensor in zip(self.output_names, results, strict=True):
             binding.bind_output(name, *self._where(tensor))
+        # The session works on a stream of its own, which does not wait for torch's.
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.session.run_with_iobinding(binding)

@@ -39,6 +39,7 @@ def openvino(ctx: Context) -> CompilerFn:
 
     def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Callable[..., Any]:
         refuse_training(example_inputs, "openvino")
+        # The model is compiled for the CPU: tensors on another device would have to be copied at each call.
         if any(isinstance(x, torch.Tensor) and x.device.type != "cpu" for x in example_inputs):
             raise BackendCannot("openvino computes on CPUs here, and an input is on another device")
         return inner(gm, example_inputs)
@@ -77,6 +78,7 @@ class Model:
         held = [each.detach().contiguous().numpy() for each in inputs]
         inputs.clear()
         results = self.request.infer([self.tensor(each, shared_memory=True) for each in held])
+        # Copies: the request writes its next results to the same memory.
         made = [torch.from_numpy(results[index]).clone() for index in range(len(self.outputs))]
         return tuple(tensor.to(like.dtype).view(like.shape) for tensor, like in zip(made, self.outputs, strict=True))
 

@@ -24,7 +24,7 @@ from compile_api.runtimes.ofi import real_inputs, refuse_training
 
 
 def lacks_relax() -> str:
-    """Releases that know Relay alone are of another age; found without importing any of it."""
+    """The obstacle of a release that knows Relay alone, which is of another age; found without importing any of it."""
     spec = importlib.util.find_spec("tvm")
     places = (spec and spec.submodule_search_locations) or ()
     if any(Path(place, "relax", "frontend", "torch").is_dir() for place in places):

@@ -1,4 +1,4 @@
-"""By what compiled graphs are found again, as long as they live: noted where they are compiled or taken up.
+"""The keys by which compiled graphs are found again, noted where graphs are compiled or taken up, as long as they live.
 
 Must not know how a graph is compiled, nor who asks.
 """
@@ -14,7 +14,7 @@ from compile_api.memory import Written
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """One compiled ATen graph: its key in the cache, or why it has none, and what the ledger says of it."""
+    """One compiled ATen graph: its key in the cache, or the reason why it has none, and its entry in the ledger."""
 
     key: str | None
     reason: str
@@ -25,7 +25,7 @@ class Artefact:
 
 @dataclass(slots=True)
 class Artefacts:
-    """Of one compiled function.  The graphs as capture recorded them are known by their operators."""
+    """The artefacts of one compiled function.  The graphs as capture recorded them are known by their operators."""
 
     of_graphs: weakref.WeakKeyDictionary[Callable[..., object], Artefact] = field(
         default_factory=weakref.WeakKeyDictionary

@@ -1,4 +1,4 @@
-"""What a backend made of a graph as data, and back: the differentiated plan, and the keys of its compiled graphs.
+"""The result of a backend as data, and back: the differentiated plan, and the keys of its compiled graphs.
 
     backend     its name
     operators   of the graph as it was captured, for the report
@@ -100,6 +100,7 @@ def _are_texts(value: object) -> TypeGuard[list[str]]:
 def loaded(kept: object, artefacts: Artefacts, ledger: Ledger) -> Callable[..., Sequence[object]]:
     if not isinstance(kept, dict) or any(type(kept.get(name)) is not kind for name, kind in _FIELDS.items()):
         raise NotStored("what is kept of a compiled graph is not of this form")
+    # A key becomes part of a path: nothing else may be read as one.
     written_ints = len(kept["written"]) == 2 and all(type(each) is int for each in kept["written"])
     if not written_ints or not _KEY.fullmatch(kept["key"]):
         raise NotStored("what is kept of a compiled graph is not of this form")

@@ -1,4 +1,4 @@
-"""Where versions of frames are kept: in the cache of the kernels that they call, under its bound and its rules.
+"""The store of versions of frames: files in the cache of the kernels that they call, under its bound and its rules.
 
 One file for each key, with its versions one after another, the newest first:
 
@@ -23,14 +23,14 @@ from compile_api.warm_start.sources import sources_of
 
 FORMAT = b"compile-api frames 1\n"
 MOST = 16
-"""How many versions of one frame are kept."""
+"""The number of versions of one frame that are kept."""
 _OF_NO_MATTER = frozenset({"warm_start", "trace", "debug", "check"})
 """Options that decide whether there is a store, and nothing of what is in it."""
 _PACKAGES = ("aotgrad", "compile_api", "cudagraphs")
 
 
 class FrameStore:
-    """What capture asks for versions, and gives them to."""
+    """The place where capture looks for versions, and leaves new ones."""
 
     def __init__(self, options: CompileOptions, backend: str) -> None:
         self._meant = repr(
@@ -39,7 +39,7 @@ class FrameStore:
 
     @property
     def settings(self) -> str:
-        """What else decides what a frame becomes, as it is now."""
+        """A digest of everything else that decides what a frame becomes, as it is now."""
         around = inductor.surroundings(inductor.Options.read(None))
         return hashlib.sha256("\n".join((self._meant, around, sources_of(_PACKAGES))).encode()).hexdigest()
 
@@ -50,6 +50,7 @@ class FrameStore:
     def keep(self, key: str, data: bytes) -> None:
         kept = cache()
         found = kept.find_data(name_of(key))
+        # The newest comes first and the oldest falls off; one that is there already moves to the front.
         known = [] if found is None else [each for each in versions(found) if each != data]
         kept.keep_data(name_of(key), joined([data, *known[: MOST - 1]]))
 
@@ -79,6 +80,7 @@ def versions(data: bytes) -> Iterator[bytes]:
         return
     at = len(FORMAT)
     while at < len(data):
+        # A length has no more digits than that: a damaged file is not searched to its end.
         end = data.find(b"\n", at, at + 20)
         length = data[at:end] if end > 0 else b""
         if not length.isdigit() or end + 1 + int(length) > len(data):

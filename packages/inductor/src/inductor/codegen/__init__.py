@@ -1,1 +1,1 @@
-"""Text for targets: everything that becomes C++, Triton or the Python wrapper is written here and nowhere else."""
+"""Code generation: all text that becomes C++, Triton or the Python wrapper is written here and nowhere else."""

@@ -1,4 +1,5 @@
-"""What a printed wrapper calls beside kernels and libraries: checks of inputs, tensors laid out as kernels need them.
+"""Functions that a printed wrapper calls beside kernels and libraries: checks of inputs, tensors laid out as kernels
+need them.
 
 These run whenever a compiled graph is called.  They know nothing of programs, or of how the wrapper is made.
 """
@@ -17,18 +18,19 @@ from inductor.torch_versions import pytree
 
 
 def flattened(results: object) -> list[Any]:
-    """The tensors one by one, as the program names them."""
+    """The tensors of a nested result one by one, as the program names them."""
     leaves: list[Any] = pytree.tree_leaves(results)
     return leaves
 
 
 def plain(given: torch.Tensor) -> torch.Tensor:
-    """A tensor that torch negates on reading, or that has no memory, as one that holds its numbers, laid out alike."""
+    """A copy, with the same strides, of a tensor that torch negates on reading or that has no memory."""
     return torch.empty_strided(given.size(), given.stride(), dtype=given.dtype, device=given.device).copy_(given)
 
 
 def refuse_marked(given: torch.Tensor) -> NoReturn:
-    """Kernels write numbers as they are."""
+    """Raises for an input that ``plain`` would copy, where the graph writes to it: a kernel would write its numbers as
+    they are."""
     if given.is_neg():
         kind, instead = "is the imaginary part of a conjugate", "torch.resolve_neg of it"
     else:
@@ -39,7 +41,7 @@ def refuse_marked(given: torch.Tensor) -> NoReturn:
 def check_input(
     name: str, given: Any, sizes: Iterable[int], strides: Iterable[int], dtype: torch.dtype, device: str
 ) -> None:
-    """Raises where an input is not what the code was made for.  Strides of dimensions that hold at most one element may
+    """Raises where an input is not what the code was compiled for.  Strides of dimensions with at most one element may
     be anything; so may the device, where none is named."""
     sizes, strides = tuple(sizes), tuple(strides)
     if given.layout is not torch.strided:
@@ -51,6 +53,7 @@ def check_input(
         )
     if device and given.device.type != device:
         raise BadInput(f"input {name} is on {given.device}; this graph was compiled for {device}")
+    # Nothing is read of an empty tensor, whatever its strides.
     if 0 in sizes:
         return
     for size, stride, expected in zip(sizes, given.stride(), strides, strict=True):
@@ -59,7 +62,7 @@ def check_input(
 
 
 def raise_outside(operators: str) -> NoReturn:
-    """What a kernel could only note: it was given a position that its tensor does not have."""
+    """Raises the error that a kernel could only note: a position outside of its tensor."""
     raise IndexError(f"index out of range in a kernel made of {operators}")
 
 
@@ -93,7 +96,7 @@ NAMESPACE: Mapping[str, Any] = {
     "plain": plain,
     "refuse_marked": refuse_marked,
 }
-"""What is there in every wrapper, under these names; ``IMPORTS`` says the same as Python."""
+"""The names that every wrapper can use, with the objects behind them; ``IMPORTS`` says the same as Python."""
 
 IMPORTS = (
     "import torch",
@@ -111,4 +114,4 @@ DIRECT: Mapping[object, Callable[..., Any]] = {
     torch.ops.aten.baddbmm.default: torch.baddbmm,
     torch.ops.aten.convolution.default: torch.convolution,
 }
-"""Functions that take what an operator takes, and find their way to it in a third of the time."""
+"""Functions that take the arguments of an operator and reach it in a third of the time."""

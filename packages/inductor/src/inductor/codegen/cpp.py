@@ -36,7 +36,7 @@ from inductor.ir.ops import POSITIONS
 
 COMBINATIONS = {"add": "{0} + {1}", "mul": "{0} * ({1})", "max": "maximum<{2}>({0}, {1})",
                 "min": "minimum<{2}>({0}, {1})"}  # fmt: skip
-"""What a store does with what is there."""
+"""The expressions by which a combining store computes the new element from the old one and the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,15 @@ class Span:
         return Span(axis, "0", _text(_size(axis)).within(Precedence.MULTIPLY), _size(axis).as_int())
 
     def rest(self, step: int) -> int:
-        """What steps leave over at the end; where that is unknown, as much as it can be."""
+        """The number of iterations that steps leave over at the end; the most there can be, where that is unknown."""
         return step - 1 if self.extent is None else self.extent % step
 
     def last_start(self, step: int) -> str:
-        """Steps begin below this."""
+        """The bound below which a whole step can begin."""
         return str(self.extent // step * step) if self.extent is not None else f"{self.stop} - {step - 1}"
 
     def whole_until(self, step: int) -> str:
-        """Where the last whole step ends."""
+        """The position where the last whole step ends."""
         # A number where it is known: compilers then see that a tail is empty or how long it is.
         if self.extent is not None:
             return str(self.extent // step * step)
@@ -102,7 +102,7 @@ class PrintedKernel:
 
 
 def print_kernel(kernel: Kernel) -> PrintedKernel:
-    """A kernel that has its layout."""
+    """The C++ text of a kernel with a layout."""
     return _KernelPrinter(kernel).print()
 
 
@@ -165,6 +165,7 @@ class _KernelPrinter:
             stack.enter_context(self._for(Span.whole(axis)))
 
     def _columns(self) -> None:
+        """Prints the kernel with its last axis along the lanes."""
         *outer, inner = self.kernel.axes
         width, span = self.layout.width, Span.whole(inner)
         if self.layout.band is not None:
@@ -186,7 +187,7 @@ class _KernelPrinter:
                     self._every_loop(self._scope())
 
     def _ask_ahead(self, laid: LoopLayout) -> None:
-        """Have the cache fetch what the layout says that later iterations read and write."""
+        """Prints prefetches of the accesses that the layout names."""
         asked: tuple[tuple[str, tuple[Stream, ...]], ...] = (("will_read", laid.read), ("will_write", laid.written))
         for function, found in asked:
             for buffer, index in found:
@@ -194,8 +195,8 @@ class _KernelPrinter:
                 self.lines.line(f"{function}<{self.layout.width}>({place});")
 
     def _tiles(self, outer: Sequence[Symbol], span: Span, height: int) -> None:
-        """Where some reads run along the rows and others along the columns: a band of rows at a time, so that the
-        cache lines a column touches serve the next rows too."""
+        """Prints a kernel with accesses along the rows and others along the columns: a band of rows at a time, so that
+        the cache lines a column touches serve the next rows too."""
         # Bands of rows; in each, vectors of columns, and for each of these the rows of the band.
         # Threads share everything outside of the band's columns.
         *first, row = outer
@@ -219,7 +220,8 @@ class _KernelPrinter:
                     self._every_loop(self._scope())
 
     def _turned(self, band: Span, column: Symbol) -> str:
-        """The rows of a band in squares, as far as there are whole ones; gives back where the others begin."""
+        """Prints the rows of a band in squares, as far as there are whole ones; returns the position where the
+        remaining rows begin."""
         row, width, loads = band.axis, self.layout.width, self.layout.transposed
         if not loads:
             return band.start
@@ -242,6 +244,7 @@ class _KernelPrinter:
         return band.whole_until(width)
 
     def _every_loop(self, scope: Scope) -> None:
+        """Prints all loops of the kernel inside one iteration of its axes."""
         for loop, laid in zip(self.kernel.loops, self.layout.loops, strict=True):
             self._loop(loop, laid, scope)
 
@@ -259,6 +262,7 @@ class _KernelPrinter:
     # -- one pass -----------------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop, laid: LoopLayout, scope: Scope) -> None:
+        """Prints one pass, with its accumulators before and its results behind it."""
         if not loop.axes:
             self._statements(loop.body, scope, {})
             return
@@ -293,13 +297,13 @@ class _KernelPrinter:
             self._statements(loop.body, scope.inner(), totals)
 
     def _where_it_is_short(self, loop: Loop, length: int) -> AbstractContextManager[None]:
-        """Pieces cost more than rows of few elements, and how many there are is known when the kernel runs."""
+        """A branch for rows of few elements, where pieces would cost more; their number is known only at run time."""
         extent = product(loop.axes)
         return self.lines.block(f"if ({_text(extent).within(Precedence.COMPARE)} < {length}) {{", "}")
 
     def _pieces(self, loop: Loop, laid: LoopLayout, count: int, scope: Scope, totals: dict[str, str]) -> None:
-        """A long reduction in pieces with accumulators of their own, added up in order: threads share the pieces, the
-        result does not depend on how many there are, and rounding errors stay small."""
+        """Prints a long reduction in pieces with accumulators of their own, added up in order: threads share the
+        pieces, the result does not depend on the number of threads, and rounding errors stay small."""
         first = Span.whole(loop.axes[0])
         name, unit = first.axis.name, laid.unit
         step, begin, end = (self.names.fresh(f"{name}_{part}") for part in ("step", "begin", "end"))
@@ -350,7 +354,7 @@ class _KernelPrinter:
                 self.lines.line(f"{totals[name]}.take({text});")
 
     def _blocks(self, loop: Loop, laid: LoopLayout, span: Span, scope: Scope, partial: dict[str, str]) -> None:
-        """Several vectors with accumulators of their own: none waits for the addition before it."""
+        """Prints a loop over several vectors with accumulators of their own: none waits for the addition before it."""
         width, count, name = self.layout.width, laid.side_by_side, span.axis.name
         block = self.names.fresh(f"{name}_block")
         with self.lines.block(_header(block, span.start, span.last_start(width * count), width * count), "}"):
@@ -393,7 +397,7 @@ class _KernelPrinter:
         return declared
 
     def _results(self, statement: Reduce, laid: LoopLayout, scope: Scope, total: str) -> None:
-        """Name what a reduction came to, for the statements behind its loop."""
+        """Names the results of a reduction, for the statements behind its loop."""
         vector = scope.lanes is not None
         name, dtype = statement.name, statement.dtype
         if statement.kind == "welford":
@@ -442,6 +446,7 @@ class _KernelPrinter:
         return position
 
     def _store(self, statement: Store, scope: Scope) -> None:
+        """Prints a store, as one element, a whole vector, or lane by lane."""
         dtype = self.dtypes[statement.buffer]
         value = cast_operand(scope, scope.value(statement.value), dtype)
         mask = scope.value(statement.mask) if statement.mask is not None else None
@@ -473,6 +478,7 @@ class _KernelPrinter:
         index = scope.index(statement.index, {symbol: str(operand.text) for symbol, operand in bound.items()})
         place = f"{statement.buffer} + {index.within(Precedence.ADD)}"
         text = str(scope.spread(value).text)
+        # Truth values are masks in registers and bytes in memory.
         if self.dtypes[statement.buffer] == torch.bool:
             function = "store_mask"
         else:
@@ -501,7 +507,7 @@ class _KernelPrinter:
         self.lines.line(f"for_each_lane<{scope.lanes.width}>([&](i32 lane) {{ {line} }});")
 
     def _write(self, statement: Store, place: str, value: str) -> str:
-        """The statement that sets a place, or combines what is there with the value."""
+        """The statement that sets an element, or combines the old one with the value."""
         if statement.mode == "set":
             return f"{place} = {value};"
         dtype = self.dtypes[statement.buffer]
@@ -518,7 +524,7 @@ class _KernelPrinter:
 
 
 def _names_in(kernel: Kernel) -> set[str]:
-    """Every name the kernel brings along."""
+    """Every name that the kernel brings along and that must not be given again."""
     names = {kernel.name, "outside", "threads", "lane", "k", *(argument.name for argument in kernel.arguments)}
     names |= {axis.name for axis in kernel.axes} | {size.name for size in kernel.sizes}
     for loop in kernel.passes:
@@ -537,6 +543,7 @@ def _pointer(argument: Argument) -> str:
 
 
 def _running(statement: Scan, scope: Scope, total: str) -> Operand:
+    """The value of a scan's accumulator, which is its result for the current element."""
     return Operand(Text(f"{total}.value"), statement.dtype, scope.lanes is not None)
 
 

@@ -23,12 +23,12 @@ _NAMES = {
 
 
 def is_sum_of_floats(statement: Reduce | Scan) -> bool:
-    """What may be kept in parts."""
+    """True for sums of floats, which may be kept in parts for the sake of their digits."""
     return isinstance(statement, Reduce) and statement.kind == "sum" and statement.dtype.is_floating_point
 
 
 def accumulator_type(statement: Reduce | Scan, width: int | None, *, long: bool) -> str:
-    """``width`` lanes of it, or a single one; ``long`` where sums are split."""
+    """The type of an accumulator, for ``width`` lanes or a single one; ``long`` for sums kept in parts."""
 
     def type_of(dtype: torch.dtype) -> str:
         if width is None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from inductor.codegen.expressions import ITSELF, Format, IndexStyle, Precedence, call, infix, prefix
 
 ANY = "any"
+"""The key of the format for every kind of operand without one of its own."""
 
 INDEX_STYLE = IndexStyle(
     divide=infix("/", Precedence.MULTIPLY),
@@ -31,7 +32,7 @@ def _compare(operator: str) -> Format:
 
 
 def _by_lane(function: str) -> dict[str, Format]:
-    """A function of two scalars, with another name for what takes vectors."""
+    """The formats of a function of two scalars that has another name for vectors."""
     return {
         ANY: call(function, 2),
         "vector int": call(f"{function}_lanes", 2),
@@ -95,13 +96,14 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     "wrapped": {ANY: call("wrap_index", 2, "outside")},
     "within": {ANY: call("check_index", 2, "outside")},
 }  # fmt: skip
+"""The format of every operator, by the kind of its operands."""
 
 RANDOM: Mapping[str, tuple[str, int]] = {
     "rand": ("random_uniform", 2),
     "randn": ("random_normal", 2),
     "randint64": ("random_integer", 4),
 }
-"""Functions of so many operands, which are told what to make."""
+"""Random functions and their numbers of operands; each is told the type to make."""
 
 
 def random_format(op: str, made: str) -> Format:

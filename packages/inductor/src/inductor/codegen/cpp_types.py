@@ -1,4 +1,4 @@
-"""Torch's dtypes in C++, and how numbers of them are written."""
+"""Torch's dtypes in C++, and the literals of their numbers."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ def scalar_type(dtype: torch.dtype) -> str:
 
 
 def vector_type(dtype: torch.dtype, lanes: int) -> str:
-    """Truth values have vectors of their own; halves are vectors of bits."""
+    """The C++ type of a vector: bools have masks, half types are vectors of their bits."""
     if dtype == torch.bool:
         return f"maskx{lanes}"
     return f"{'u16' if dtype in HALVES else SCALARS[dtype]}x{lanes}"
 
 
 def literal(value: float | int | bool, dtype: torch.dtype) -> Text:
+    """A number as C++ writes it."""
     if dtype == torch.bool:
         return Text("true" if value else "false")
     if dtype in FLOATS or dtype in HALVES:
@@ -56,7 +57,7 @@ def literal(value: float | int | bool, dtype: torch.dtype) -> Text:
 
 _SUFFIXES: Mapping[torch.dtype, str] = {torch.int64: "L", torch.uint32: "u", torch.uint64: "ul"}
 _LOWEST: Mapping[torch.dtype, int] = {torch.int64: -(2**63), torch.int32: -(2**31)}
-"""Whose digits alone would be a number too large for C++."""
+"""The smallest numbers, whose digits without the sign are too large for C++."""
 
 
 def _float_literal(value: float, suffix: str) -> Text:

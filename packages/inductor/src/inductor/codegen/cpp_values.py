@@ -26,7 +26,7 @@ LONGEST_INLINE = 72
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The loop variable that runs along a vector, and how many neighbours the vector holds."""
+    """The loop variable that runs along a vector, and the number of lanes."""
 
     symbol: Symbol
     width: int
@@ -42,7 +42,7 @@ class Operand:
 
 
 class Scope:
-    """Where values are printed: a block of C++ with the names that are visible in it."""
+    """The place where values are printed: a block of C++ with the names that are visible in it."""
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class Scope:
     # -- types --------------------------------------------------------------------------------------------------------
 
     def type_of(self, dtype: torch.dtype, vector: bool) -> str:
+        """The C++ type of a scalar or a vector of this dtype."""
         return vector_type(dtype, self._width) if vector else scalar_type(dtype)
 
     @property
@@ -126,7 +127,7 @@ class Scope:
     # -- the walk -----------------------------------------------------------------------------------------------------
 
     def value(self, expr: Expr) -> Operand:
-        """Prints what ``expr`` needs and returns its text."""
+        """The text of ``expr``, after printing the statements that it needs."""
         uses, order = plan(expr)
         done: dict[int, Operand] = {}
         for node in order:
@@ -156,7 +157,7 @@ class Scope:
         return self.index(index, names)
 
     def stride(self, index: Index) -> Index | None:
-        """How the index moves from lane to lane; 0 where it does not, None where it is irregular."""
+        """The step of the index from lane to lane; 0 where it does not move, None where it is irregular."""
         # Of symbols that are read from tensors the caller asks ``bound``.
         if self.lanes is None or self.lanes.symbol not in index.symbols:
             return Index.of(0)
@@ -196,6 +197,7 @@ def _index_value(scope: Scope, node: IndexValue, done: Mapping[int, Operand]) ->
 
 
 def _load(scope: Scope, node: Load, done: Mapping[int, Operand]) -> Operand:
+    """A load: of one element for all lanes, of neighbours by one instruction, or lane by lane."""
     if node in scope.transposed:
         return scope.named(Operand(Text(scope.transposed[node]), node.dtype, True), "x")
     bound = scope.bind(node.bindings, done)
@@ -239,6 +241,7 @@ def _result(scope: Scope, node: Result, done: Mapping[int, Operand]) -> Operand:
 
 
 def _masked(scope: Scope, node: Masked, done: Mapping[int, Operand]) -> Operand:
+    """A masked value: a branch where the condition is one for all lanes, masked loads where it differs."""
     condition = scope.named(done[id(node.condition)], "inside")
     if condition.vector:
         return _masked_lanes(scope, node, condition)
@@ -267,7 +270,7 @@ def _masked_lanes(scope: Scope, node: Masked, condition: Operand) -> Operand:
 
 
 def _differs_between_lanes(scope: Scope, expr: Expr) -> bool:
-    """Whether the value differs from lane to lane."""
+    """True if the value differs from lane to lane."""
     if scope.lanes is None:
         return False
     stack, seen = [expr], set[int]()
@@ -289,6 +292,7 @@ def _differs_between_lanes(scope: Scope, expr: Expr) -> bool:
 
 
 def _apply(scope: Scope, node: Apply, done: Mapping[int, Operand]) -> Operand:
+    """An operator applied to printed operands, which are spread to vectors where its format needs that."""
     operands = [done[id(arg)] for arg in node.args]
     vector = any(operand.vector for operand in operands)
     special = _SPECIAL.get(node.op)
@@ -329,7 +333,7 @@ def _compares_positions(node: Apply, operands: list[Operand]) -> bool:
 
 
 def _narrowed(operand: Operand) -> Operand:
-    """A number as the nearest of 32 bits, which compares with a position in the same way."""
+    """A number as the nearest 32-bit integer, which compares with a position in the same way."""
     return Operand(Text(f"nearest_i32({operand.text})"), torch.int32)
 
 
@@ -342,6 +346,7 @@ def _position(scope: Scope, expr: Expr) -> Operand:
 
 
 def _kind(dtype: torch.dtype, vector: bool) -> str:
+    """The kind of operand in the dialect's table."""
     if dtype == torch.bool:
         return "mask" if vector else "bool"
     kind = "float" if dtype in FLOATS else "int"
@@ -379,11 +384,12 @@ _THROUGH = {
     **{(source, torch.uint32): torch.int64 for source in FLOATS},
     (torch.float64, torch.uint8): torch.int64,  # of single precision the low bits are the same by 32
 }
-"""By which integers torch makes those of a float: what is below zero, or too large, is cut to its low bits."""
+"""The integer dtypes through which torch converts a float to another integer dtype: numbers that are negative or too
+large are cut to their low bits."""
 
 
 def cast_operand(scope: Scope, operand: Operand, dtype: torch.dtype) -> Operand:
-    """The operand converted, as torch converts."""
+    """The operand converted to ``dtype``, as torch converts."""
     source, vector = operand.dtype, operand.vector
     if source == dtype:
         return operand
@@ -428,6 +434,7 @@ def _random(scope: Scope, node: Apply, operands: list[Operand], vector: bool) ->
     style = cpp_dialect.random_format(node.op, scalar_type(node.dtype))
     if not vector:
         return Operand(style(*(operand.text for operand in operands)), node.dtype)
+    # Named outside of the lambda, which would compute them again for each lane.
     operands = [scope.named(operand) for operand in operands]
     lanes = [Text(f"{operand.text}[lane]") if operand.vector else operand.text for operand in operands]
     text = style(*lanes)

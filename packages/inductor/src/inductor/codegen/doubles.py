@@ -1,4 +1,4 @@
-"""Floats made of sizes as Python writes them, for operators that run as they are."""
+"""Floats made of sizes in Python's syntax, for the arguments of library calls."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _INFIX = {"add": "+", "mul": "*", "div": "/", "pow": "**"}
 
 
 def double_text(expr: Expr, index_text: Callable[[Index], str], square_root: Callable[[], str]) -> str:
-    """``square_root`` gives the name under which the text finds that function."""
+    """The expression as Python; ``square_root`` returns the name of that function in the text."""
 
     def text(part: Expr) -> str:
         if isinstance(part, Const):
             return f"float('{part.value}')" if part.value in (float("inf"), float("-inf")) else repr(part.value)
+        # Python's integers here: exact until the cast to a float, as in the user's own program.
         if isinstance(part, IndexValue):
             return f"({index_text(part.index)})"
         if isinstance(part, Apply) and part.op in _INFIX:
@@ -32,12 +33,13 @@ def double_text(expr: Expr, index_text: Callable[[Index], str], square_root: Cal
 
 
 def bits_of(number: float) -> int:
-    """A float as the integer of the same bits, which is how it comes to a kernel."""
+    """The integer with the bits of a float, which is the form in which kernels take one."""
     bits: int = _LONG.unpack(_DOUBLE.pack(number))[0]
     return bits
 
 
 def double_of(bits: int) -> float:
+    """The float with these bits."""
     number: float = _DOUBLE.unpack(_LONG.pack(bits))[0]
     return number
 

@@ -1,4 +1,4 @@
-"""Where parentheses go: decided once, for every language printed here.
+"""Texts and formats: parentheses are decided here once, for every language that is printed.
 
 A piece of text knows how tightly it binds; a format puts pieces together and adds parentheses where a piece binds less
 tightly than its place demands.  C++ and Python agree on the order of the operators used below, except that Python's
@@ -15,7 +15,7 @@ from inductor.ir.index import Atom, FloorDiv, Index, Symbol
 
 
 class Precedence(IntEnum):
-    """How tightly an operator binds."""
+    """The strength with which an operator binds; larger binds tighter."""
 
     ANY = 0
     CHOICE = 1
@@ -40,6 +40,7 @@ class Text:
     precedence: Precedence = Precedence.ATOM
 
     def within(self, demand: Precedence) -> str:
+        """The text, in parentheses if it binds less tightly than ``demand``."""
         return self.text if self.precedence >= demand else f"({self.text})"
 
     def __str__(self) -> str:
@@ -53,7 +54,8 @@ def signed(text: str, negative: bool) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How an operator is written: ``template`` has ``{0}``, ``{1}``... ``demands`` say how tightly each must bind."""
+    """The form of an operator: ``template`` has ``{0}``, ``{1}``..., and ``demands`` are the least strengths with which
+    each operand must bind."""
 
     template: str
     precedence: Precedence
@@ -65,6 +67,7 @@ class Format:
 
     @property
     def is_call(self) -> bool:
+        """True for function calls, whose operands need no parentheses."""
         return self.precedence == Precedence.ATOM
 
 
@@ -87,7 +90,7 @@ def call(function: str, arity: int, *more: str) -> Format:
 
 
 ITSELF = Format("{0}", Precedence.ATOM, (Precedence.ATOM,))
-"""What leaves its operand as it is."""
+"""The format of an operator that leaves its operand as it is."""
 
 
 # -- index expressions ------------------------------------------------------------------------------------------------
@@ -95,8 +98,8 @@ ITSELF = Format("{0}", Precedence.ATOM, (Precedence.ATOM,))
 
 @dataclass(frozen=True, slots=True)
 class IndexStyle:
-    """What a language writes for floor division and modulo: the plain operators where the numerator is never
-    negative, the functions otherwise."""
+    """The form of floor division and modulo in a language: the plain operators where the numerator is never negative,
+    the functions otherwise."""
 
     divide: Format
     modulo: Format

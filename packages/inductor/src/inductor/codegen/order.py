@@ -15,6 +15,8 @@ def plan(expr: Expr) -> tuple[Counter[int], list[Expr]]:
     seen: set[int] = set()
     while stack:
         node, ready = stack.pop()
+        # An explicit stack instead of recursion: each node is visited twice, the second time when its operands are
+        # done.
         if ready:
             order.append(node)
         elif id(node) not in seen:

@@ -1,4 +1,4 @@
-"""Runs as numbers, which is how ``runtime/runner.cpp`` reads what to call."""
+"""Plans: runs as lists of integers, the form in which ``runtime/runner.cpp`` reads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from inductor.ir.program import Launch, Run
 
 @dataclass(frozen=True, slots=True)
 class PlannedKernel:
-    """A kernel of a run: the function that calls it, and where its pointers and integers stand among the run's."""
+    """A kernel of a run: the function that calls it, and the positions of its pointers and integers among the run's."""
 
     function: str
     shared: bool
@@ -21,7 +21,7 @@ class PlannedKernel:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStretch:
-    """Waves that one thread does, or a team together."""
+    """Consecutive waves that are executed by one thread, or by a team."""
 
     team: bool
     waves: tuple[tuple[PlannedKernel, ...], ...]
@@ -29,9 +29,9 @@ class PlannedStretch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does, without the names of a program: how many pointers and integers it is given (the last of these
-    is the number of threads; one pointer more notes positions outside their axis), and its stretches.  ``long`` where
-    other Python threads should go on meanwhile."""
+    """A run without the names of its program: the number of its pointers and of its integers (the last of these is the
+    number of threads; one pointer more notes positions outside their axis), and its stretches.  ``long`` where it
+    releases the GIL, so that other Python threads can go on."""
 
     pointers: int
     integers: int
@@ -52,12 +52,14 @@ class Plan:
 
 
 def plan_of(run: Run, printed: Mapping[str, PrintedKernel]) -> Plan:
-    """``printed`` says which kernel stands for each."""
+    """The plan of a run; ``printed`` has the kernel that stands for each of its kernels."""
     pointers = {name: place for place, name in enumerate(run.buffers)}
     integers = {name: place for place, name in enumerate(run.sizes)}
 
     def planned(launch: Launch) -> PlannedKernel:
         layout = launch.kernel.cpu
+        # The order of a printed entry's parameters: buffers, the pointer for positions outside, sizes, the number of
+        # threads.
         places = [pointers[name] for name in launch.buffers] + [len(pointers)] * layout.checked
         numbers = [integers[size.name] for size in launch.kernel.sizes] + [len(integers)] * layout.threaded
         entry = printed[launch.kernel.name].entry_name

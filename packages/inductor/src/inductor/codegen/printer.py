@@ -1,4 +1,4 @@
-"""Lines, blocks and names.  What text looks like on the page; it must not know what the text says."""
+"""Lines, blocks and names of printed text; nothing here knows what the text means."""
 
 from __future__ import annotations
 

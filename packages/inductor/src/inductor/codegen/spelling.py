@@ -1,4 +1,4 @@
-"""How the objects that a printed wrapper uses are called in it, and how Python writes them."""
+"""The names of objects in a printed wrapper, and the Python expressions for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def target_name(target: object) -> str:
 
 
 def as_python(value: object) -> str | None:
-    """The object as Python would write it."""
+    """The Python expression for the object; None where there is no short one."""
     for function in DIRECT.values():
         if value is function:
             return f"torch.{function.__name__}"
@@ -29,5 +29,6 @@ def as_python(value: object) -> str | None:
 
 
 def object_name(value: object) -> str:
+    """A name for the object, made from its text."""
     name = str(value).removeprefix("torch.").replace(":", "").replace(".", "_")
     return name if name.isidentifier() else "constant"

@@ -46,7 +46,7 @@ from inductor.runtime.triton_math import *  # noqa: F403
 @dataclass(frozen=True, slots=True)
 class PrintedTritonKernel:
     """A kernel's text in two parts: ``parameters`` in parentheses, and the ``body`` of the function.  ``checked`` where
-    it asserts that positions which tensors hold are inside their axes."""
+    it asserts that positions read from tensors are inside their axes."""
 
     kernel: Kernel
     parameters: str
@@ -60,7 +60,7 @@ class PrintedTritonKernel:
 
     @property
     def content(self) -> str:
-        """What the text says by whatever name, and for whichever operators."""
+        """The text without the kernel's own name and operators: equal contents are one kernel."""
         return f"{_heading('kernel', self.parameters)}{self.body}"
 
     @property
@@ -70,7 +70,7 @@ class PrintedTritonKernel:
 
 
 def print_kernel(kernel: Kernel) -> PrintedTritonKernel:
-    """A kernel that has its shape."""
+    """The Triton text of a kernel with a shape."""
     return _TritonPrinter(kernel, kernel.shape).print()
 
 
@@ -91,9 +91,10 @@ _ALONG = {
     "argmax": "argmax_along",
     "argmin": "argmin_along",
 }
-"""Reductions by their functions of ``runtime/triton_math``, which reduce a block along its last dimension."""
+"""The functions of ``runtime/triton_math`` that reduce a block along its last dimension, by reduction."""
 _BEATS = {"argmax": "beats_max", "argmin": "beats_min"}
-"""Whether a value and its place win against those so far: ties go to the smaller place, as in eager."""
+"""The functions that tell whether a value and its position win against the best so far: ties go to the smaller
+position, as in eager."""
 
 
 class _TritonPrinter:
@@ -137,14 +138,14 @@ class _TritonPrinter:
         return PrintedTritonKernel(self.kernel, ", ".join(parameters), str(self.lines), checked)
 
     def _member(self, kernel: Kernel, shape: Shape) -> None:
-        """What is done for one block of one of the kernel's members."""
+        """Prints the work on one block of a member."""
         # Members print into the text of the whole, each with its own names, grid and masks.
         printer = _TritonPrinter(kernel, shape)
         printer.lines = self.lines
         printer._program("block")
 
     def _program(self, place: str) -> None:
-        """What is done for the block at ``place``."""
+        """Prints the work on the block at ``place``."""
         self.inside = self.in_row = self._tiles(place + self.wide)
         scope = BlockScope(self.lines, self.names, self.grid, self.inside, {})
         if self.kernel.product is not None:
@@ -158,7 +159,7 @@ class _TritonPrinter:
     # -- positions ----------------------------------------------------------------------------------------------------
 
     def _tiles(self, place: str) -> Inside:
-        """Where the program's block lies."""
+        """Prints the positions of the program's block along each tile; returns the condition for them to exist."""
         # Used once per tile: it gets a name.
         if len(self.shape.tiles) > 1 and place != "program":
             self.lines.line(f"program = {place}")
@@ -197,7 +198,8 @@ class _TritonPrinter:
             yield f"program // {each}"
 
     def _r(self, loop: Loop, start: str = "") -> Inside:
-        """The same for a row, or the part of it that begins at ``start``."""
+        """Prints the positions along a row, or the part of it that begins at ``start``; returns the condition for them
+        to exist."""
         extent = product(loop.axes)
         self.lines.line(f"r_index = {start}{self._range('r')}{self.wide}")
         conditions = dict(self.inside.conditions)
@@ -225,7 +227,7 @@ class _TritonPrinter:
         return f"{text}[{', '.join(':' if other == dimension else 'None' for other in self.dimensions)}]"
 
     def _axes(self, flat: str, axes: Sequence[Symbol]) -> None:
-        """The axes' variables from their flat position, those that anything is read by."""
+        """Prints the variables of axes, from their flat position; those that nothing reads are left out."""
         inner = Index.of(1)
         for position, axis in reversed(list(enumerate(axes))):
             assert axis.size is not None
@@ -239,6 +241,7 @@ class _TritonPrinter:
     # -- products -----------------------------------------------------------------------------------------------------
 
     def _product(self, made: Product, scope: BlockScope) -> None:
+        """Prints the loop that multiplies the block of a product."""
         assert made.inner.size is not None
         self.lines.line(f"{PRODUCT} = tl.zeros({self.block}, tl.float32)")
         with self.lines.block(f"for k_start in range(0, {_text(made.inner.size)}, KBLOCK):"):
@@ -250,7 +253,7 @@ class _TritonPrinter:
         scope.results[PRODUCT] = Block(Text(PRODUCT), torch.float32)
 
     def _factor(self, made: Product, value: Expr, side: str, laid: str, along: str) -> None:
-        """A block of a factor: zero where the sum has ended, so that nothing is added there."""
+        """Prints the load of a factor's block: zero behind the end of the sum, so that nothing is added there."""
         extent, at = made.inner.size, f"{side}_k"
         assert extent is not None
         assert self.shape.tiling is not None
@@ -275,6 +278,7 @@ class _TritonPrinter:
     # -- passes -------------------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop, scope: BlockScope) -> None:
+        # Statements between two passes: one value for each row.
         if not loop.axes:
             self._statements(loop.body, scope, self.dimensions[: self.kept])
             return
@@ -296,6 +300,7 @@ class _TritonPrinter:
             self._finish(reduction, scope)
 
     def _pass_in_registers(self, loop: Loop, scope: BlockScope) -> None:
+        """Prints a pass over a row that fits its block: no loop, and values stay for the passes behind it."""
         if not self.one_row:
             self.in_row = self._r(loop)
         for statement in loop.body:
@@ -365,7 +370,7 @@ class _TritonPrinter:
         return text if whole is None else f"tl.where({whole}, {text}, {other})"
 
     def _start_scan(self, statement: Scan) -> None:
-        """What a row that has several blocks carries from one to the next."""
+        """Prints the carry of a scan, from one block of a row to the next."""
         # One element per row: the last constant is RBLOCK.
         rows = ", ".join([*list(self.shape.constants)[:-1], "1"])
         start = f"{_start_of(statement)}, {DTYPES[statement.dtype]}"
@@ -431,7 +436,7 @@ class _TritonPrinter:
     # -- stores -------------------------------------------------------------------------------------------------------
 
     def _store(self, statement: Store, scope: BlockScope, spanned: Sequence[str]) -> None:
-        """``spanned`` are the dimensions of the elements that are stored."""
+        """Prints a store; ``spanned`` are the dimensions of the stored elements."""
         value = cast_block(scope.value(statement.value), self.dtypes[statement.buffer])
         mask = scope.inside.whole
         if statement.mask is not None:
@@ -452,6 +457,7 @@ class _TritonPrinter:
 
 def _grid(kernel: Kernel, shape: Shape) -> Grid:
     # Axes of a tile, then of each pass along r, with the one variable that runs through all of them.
+    """The flat positions of a kernel's tiles and rows, and the dimension that each symbol moves along."""
     flats: list[tuple[tuple[Symbol, ...], Symbol]] = []
     dimensions: dict[Symbol, str] = {}
     rows = [("r", axes) for axes in dict.fromkeys(loop.axes for loop in kernel.loops if loop.axes)]
@@ -477,6 +483,7 @@ def _combined(kind: str, total: str, value: str) -> str:
 
 
 def _start_of(statement: Reduce | Scan) -> str:
+    """The neutral element of a reduction."""
     kind, dtype = statement.kind, statement.value.dtype if statement.kind in POSITIONS else statement.dtype
     if kind in ("sum", "xor_sum"):
         return "0"
@@ -505,7 +512,7 @@ def _names_in(kernel: Kernel) -> set[str]:
 
 
 def _is_huge(kernel: Kernel) -> bool:
-    """Whether positions need 64 bits."""
+    """True if positions need 64 bits."""
     numels = [argument.numel.as_int() for argument in kernel.arguments]
     return any(numel is None or numel >= 2**31 for numel in numels)
 

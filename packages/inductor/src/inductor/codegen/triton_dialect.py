@@ -116,6 +116,7 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     "randn": {ANY: call("random_normal", 2)},
     "randint64": {ANY: call("random_integer", 4)},
 }  # fmt: skip
+"""The format of every operator, by the dtype or the kind of its operands."""
 
 
 def format_of(op: str, dtype: torch.dtype) -> Format:
@@ -129,6 +130,7 @@ def format_of(op: str, dtype: torch.dtype) -> Format:
 
 
 def literal(value: float | int | bool, dtype: torch.dtype) -> Text:
+    """A number as Triton writes it."""
     if dtype == torch.bool:
         return Text("True" if value else "False")
     if not dtype.is_floating_point:

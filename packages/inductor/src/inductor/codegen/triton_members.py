@@ -1,7 +1,7 @@
-"""Kernels made of members as Triton: the programs are shared out among them, in the members' order.
+"""Joint kernels as Triton: the programs are shared out among the members, in their order.
 
-A program finds its member by halving; what it does then is printed once for all members of a family, by arguments that
-bear the names of their own.
+A program finds its member by bisection.  The work is printed once for all members of a family, on arguments renamed to
+the family's own.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from inductor.ir.layout import Shape, Tile
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A member's programs, from ``first`` on, how many elements it has, and the names of its arguments in the whole
-    kernel."""
+    """A member's programs: the first one and the one behind the last, its number of elements, and the names of its
+    arguments in the whole kernel."""
 
     elements: int
     first: int
@@ -26,7 +26,7 @@ class _Share:
 
 
 def print_members(lines: Lines, kernel: Kernel, shape: Shape, body: Callable[[Kernel, Shape], None]) -> None:
-    """The whole of such a kernel; ``body`` prints a member's work on the block ``block`` of its elements."""
+    """Prints a joint kernel; ``body`` prints a member's work on the block ``block`` of its elements."""
     lines.line("program = tl.program_id(0)")
     shares = _shares(kernel, shape)
     for family in kernel.families:
@@ -36,6 +36,7 @@ def print_members(lines: Lines, kernel: Kernel, shape: Shape, body: Callable[[Ke
 
 
 def _shares(kernel: Kernel, shape: Shape) -> list[_Share]:
+    """The share of every member, in their order."""
     shares: list[_Share] = []
     first = 0
     for number, (member, elements) in enumerate(zip(kernel.members, shape.elements, strict=True)):
@@ -58,7 +59,7 @@ def _family(
 
 
 def _choose(lines: Lines, shares: Sequence[_Share], names: Sequence[str], step: int) -> None:
-    """Gives the family's names to the arguments of the member whose program this is."""
+    """Prints a bisection that gives the family's names to the arguments of the member whose program this is."""
     if len(shares) > 1:
         half = len(shares) // 2
         with lines.block(f"if program < {shares[half].first}:"):

@@ -1,4 +1,4 @@
-"""Expression trees as Triton: every value is a block, and broadcasting does what lanes do in C++.
+"""Expression trees as Triton: every value is a block, and broadcasting does the work of C++'s lanes.
 
 A value's text may be put where it is used, or get a name: with several users, or longer than LONGEST_INLINE.  Two
 texts that are the same are the same value, as long as no store is in between; that is how a load is done once
@@ -36,8 +36,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """What indices mean to a block: the axes that have one flat position, and which dimension each symbol moves
-    along.  ``numbers`` are the arguments that stand for themselves."""
+    """The meaning of indices in a block: the axes that have one flat position, and the dimension that each symbol moves
+    along.  ``numbers`` are the arguments passed by value."""
 
     flats: tuple[tuple[tuple[Symbol, ...], Symbol], ...]
     dimensions: Mapping[Symbol, str]
@@ -53,6 +53,7 @@ class Grid:
 
 
 def _walks_as_one(index: Index, axes: Sequence[Symbol]) -> bool:
+    """True if the index walks the axes in row-major order without gaps."""
     if len(axes) < 2:
         return bool(axes)
     strides = [index.stride_of(axis) for axis in axes]
@@ -70,8 +71,8 @@ def _walks_as_one(index: Index, axes: Sequence[Symbol]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Which elements of a block exist: the conditions by dimension, and all together (None: every one exists).  Where
-    values decide too, the whole is ``narrowed``."""
+    """The elements of a block that exist: the conditions by dimension, and all together (None: every one exists).
+    Where values decide too, the whole is ``narrowed``."""
 
     conditions: Mapping[str, str]
     whole: str | None
@@ -88,7 +89,7 @@ class Inside:
 
 
 class BlockScope:
-    """Where values are printed: a suite of statements, the names in it, and which elements may be read."""
+    """The place where values are printed: a suite of statements, the names in it, and the elements that may be read."""
 
     def __init__(self, lines: Lines, names: Names, grid: Grid, inside: Inside, results: dict[str, Block]) -> None:
         self.lines = lines
@@ -122,13 +123,13 @@ class BlockScope:
         self.results[name] = Block(Text(name), block.dtype)
 
     def forget_loads(self, buffer: str | None = None) -> None:
-        """What was read of a buffer is read again; of all where positions have changed, and so values."""
+        """Has values of the buffer loaded again after a store; those of all buffers where positions have changed."""
         kept = {} if buffer is None else {t: named for t, named in self._named.items() if named.read != buffer}
         self._named = kept
 
     def read_ahead(self, statements: Iterable[Statement]) -> None:
-        """Asks for everything that statements read before any of them runs: the compiler, which knows not that buffers
-        are apart, would read nothing earlier than what is written before it."""
+        """Prints all loads of the statements before any of them runs: the compiler, which does not know that buffers
+        are apart, would move none before a store."""
         for statement in statements:
             for expr in expressions(statement):
                 for load in _plain_loads(expr):
@@ -163,8 +164,8 @@ class BlockScope:
 
 
 def _as_one_operator(node: Expr) -> Expr | None:
-    """What several operators say together and one does faster: ``erf(x) + 1``, of which only the sum is looked at, also
-    as it is in ``a * erf(x) + a``."""
+    """One fast operator in the place of several: ``erf(x) + 1``, of which only the sum is used, also within ``a *
+    erf(x) + a``."""
     if not isinstance(node, Apply) or node.dtype != torch.float32:
         return None
     if node.op == "add" and _is_erf(node.args[0]) and node.args[1] == Const(1.0, torch.float32):
@@ -179,7 +180,7 @@ def _is_erf(node: Expr) -> bool:
 
 
 def _plain_loads(expr: Expr) -> Iterator[Load]:
-    """What an expression reads whatever its values are, at places that are known."""
+    """The loads that an expression makes whatever its values are, at positions that come from no tensor."""
     stack, seen = [expr], set[int]()
     while stack:
         node = stack.pop()
@@ -210,6 +211,7 @@ def _load(scope: BlockScope, node: Load, done: Mapping[int, Block]) -> Block:
     # A number that is given by its value.
     if node.buffer in scope.grid.numbers:
         return Block(Text(node.buffer), node.dtype)
+    # Masked off whole, a load is still an address to compute.
     if "r" in scope.inside.conditions and any(symbol.size == 0 for symbol in scope.grid.dimensions):
         zero = False if node.dtype == torch.bool else 0.0 if node.dtype.is_floating_point else 0
         return _const(scope, Const(zero, node.dtype), done)  # a row without elements: there may be no memory behind it

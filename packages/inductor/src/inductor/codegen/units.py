@@ -1,4 +1,4 @@
-"""Kernels sorted into translation units: few enough that the compiler starts seldom, enough to keep the cores busy."""
+"""Translation units of kernels: few enough that the compiler starts seldom, enough to keep the cores busy."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class PrintedProgram:
-    """The units of a program, and which printed kernel each of its kernels is: equal ones are printed once.  Kernels
-    for GPUs are apart."""
+    """The units of a program, and the printed kernel for each of its kernels: equal ones are printed once.  Kernels for
+    GPUs are apart."""
 
     units: tuple[Unit, ...]
     printed: dict[str, PrintedKernel]
@@ -39,11 +39,13 @@ class PrintedProgram:
 
 
 def print_units(program: Program, processes: int) -> PrintedProgram:
-    """The kernels of a program, which have their layouts; ``processes`` compilers can run at once."""
+    """The kernels of a program with layouts, printed and distributed over units; ``processes`` compilers can run at
+    once."""
     kernels = {step.kernel.name: step.kernel for step in program.steps if isinstance(step, Launch)}
     distinct, printed = _distinct([kernel for kernel in kernels.values() if kernel.device == "cpu"])
     triton = tuple(print_triton(kernel) for kernel in kernels.values() if kernel.device == "cuda")
     count = max(1, min(processes, -(-len(distinct) // costs.CPU.kernels_per_unit)))
+    # Every ``count``-th, so that large kernels that follow one another are spread over the units.
     groups = [distinct[start::count] for start in range(count)] if distinct else []
     return PrintedProgram(tuple(_unit(group) for group in groups), printed, triton)
 

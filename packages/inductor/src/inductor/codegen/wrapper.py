@@ -1,4 +1,5 @@
-"""A program as flat Python: one function, a line per step, everything it calls bound before the first call.
+"""The wrapper: a program as flat Python, one function with a line per step; everything it calls is bound before the
+first call.
 
 What is printed is what runs, so a trace of it can be read, and stepped through.
 """
@@ -42,8 +43,8 @@ INDEX_STYLE = IndexStyle(
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """The function's source and the objects that its names stand for.  ``imports`` says the same as Python lines, for
-    whoever runs the source on its own; kernels and constants are not in it.  ``plans`` are those of the runs."""
+    """The function's source and the objects that its names stand for.  ``imports`` are the same as Python lines, for
+    running the source on its own; kernels and constants are not among them.  ``plans`` are those of the runs."""
 
     source: str
     namespace: dict[str, Any]
@@ -53,8 +54,8 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """What the function calls: kernels on the CPU through ``run``, which makes a function of a plan; kernels on GPUs
-    through ``launchers``."""
+    """The kernels that the function calls: those on the CPU through ``run``, which makes a function of a plan; those on
+    GPUs through ``launchers``."""
 
     printed: Mapping[str, PrintedKernel]
     run: Callable[[str, Plan], Callable[..., bool]]
@@ -64,7 +65,7 @@ class Kernels:
 def print_wrapper(
     program: Program, kernels: Kernels, constants: Mapping[str, torch.Tensor], check_inputs: bool = True
 ) -> Wrapper:
-    """The function that does what the program says."""
+    """The wrapper of a program."""
     return _WrapperPrinter(program, kernels, constants, check_inputs).print()
 
 
@@ -78,6 +79,7 @@ def _touched_by_kernels(program: Program) -> tuple[set[str], set[str]]:
         for name, argument in zip(step.buffers, step.kernel.arguments, strict=True)
         if argument.role != "in"
     }
+    # A view may be what a kernel reads: its base has to lie as expected, too.
     touched |= {step.base for step in program.steps if isinstance(step, View)}
     for step in reversed(program.steps):  # what is written where it lies is read there
         if isinstance(step, Allocate) and step.reuse is not None and step.buffer.name in touched:
@@ -144,8 +146,9 @@ class _WrapperPrinter:
         return Wrapper(str(self.lines), self.namespace, tuple(self.imports), self.plans)
 
     def _enter(self, device: torch.device) -> None:
-        """Kernels go to the current stream of the device they run on, which has to be the current one."""
+        """Makes the kernels' device the current one: they are launched on its current stream."""
         self._bind_gpu()
+        # The function calls itself on the other device: on the usual one this costs a comparison.
         with self.lines.block(f"if current_gpu() != {device.index or 0}:"):
             self.lines.line(f"with on_gpu({device.index or 0}):")
             self.lines.line("    return call(inputs)")
@@ -187,7 +190,8 @@ class _WrapperPrinter:
         return self.local[name]
 
     def _bound(self, prefix: str, value: object, text: str | None = None) -> str:
-        """A name for an object that the function uses; ``text`` is how Python writes it where that is not plain."""
+        """The name of an object that the function uses; ``text`` is how Python writes it where that does not follow
+        from the object."""
         for name, known in self.namespace.items():
             if known is value:
                 return name
@@ -236,7 +240,8 @@ class _WrapperPrinter:
                     self._read_as_it_is(given)
 
     def _read_as_it_is(self, given: Buffer) -> None:
-        """Kernels see memory alone; a caller whose inputs are unchecked vouches for what lies side by side."""
+        """Handles inputs that torch negates lazily or that have no memory, as kernels see memory alone; where inputs
+        are unchecked, the caller vouches for contiguous ones."""
         name = self._local(given.name)
         marks = ["is_neg", "_is_zerotensor"] if self.check_inputs else ["is_neg"] if _may_be_negated(given) else []
         if marks:
@@ -244,7 +249,7 @@ class _WrapperPrinter:
             self.lines.line(f"if {' or '.join(f'{name}.{mark}()' for mark in marks)}: {name} = {made}({name})")
 
     def _binds(self, late: bool) -> list[Bind]:
-        """The sizes of inputs, or those that are known once a call has returned."""
+        """The sizes of inputs, or with ``late`` those that are known once a call has returned."""
         steps = self.program.steps
         returned = {output.name for step in steps if isinstance(step, Call) for output in step.outputs if output}
         return [step for step in steps if isinstance(step, Bind) and (step.source in returned) == late]
@@ -295,10 +300,11 @@ class _WrapperPrinter:
         self._reuse(self.known[step.reuse], buffer)
 
     def _reuse(self, old: Buffer, buffer: Buffer) -> None:
-        """The memory of a buffer that nobody reads any more.  A view of it is made fastest, but what the user sees, or
-        sees a view of, must not be a view of anything."""
+        """Names the memory of a dead buffer anew.  A view of it is the fastest way, but results, and tensors that
+        results are views of, must not be views of anything themselves."""
         name, dead = self._local(buffer.name), self._local(old.name)
         seen = buffer.name in self.seen
+        # The same tensor object serves where nothing about it changes.
         alike = (old.dtype, old.sizes, old.strides) == (buffer.dtype, buffer.sizes, buffer.strides)
         shape = f"{self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}"
         if alike and not (seen and old.name in self.windows):
@@ -342,11 +348,12 @@ class _WrapperPrinter:
         if not checked:
             self.lines.line(text)
             return
+        # Kernels cannot raise: they return whether a position was outside.
         with self.lines.block(f"if {text}:"):
             self.lines.line(f"raise_outside({', '.join(checked[-1].origins)!r})")
 
     def _threads(self, run: Run) -> str:
-        """How many threads take part, as far as that is known."""
+        """The number of threads that take part in a run, or the expression that decides it."""
         if not run.threads:
             return "1"
         known = run.work.as_int() is not None
@@ -366,6 +373,7 @@ class _WrapperPrinter:
         if self.only_gpu is not None:
             self.lines.line(f"{launcher}({', '.join(['stream', *arguments])})")
             return
+        # Kernels on several devices: each is launched on its own device's stream.
         self._bind_gpu()
         with self.lines.block(f"with on_gpu({device}):"):
             self.lines.line(f"{launcher}({', '.join([f'stream_of({device})', *arguments])})")
@@ -374,6 +382,7 @@ class _WrapperPrinter:
         target = self._target(step.target)
         arguments = [self._argument(argument) for argument in step.args]
         arguments += [f"{name}={self._argument(value)}" for name, value in step.kwargs]
+        # With an out-variant the operator writes its results itself; without one they are copied.
         into = [self._local(name) for name in step.into]
         places = [argument.name for argument in schema_of(step.target).arguments if argument.is_out] if into else []
         if places:
@@ -395,6 +404,7 @@ class _WrapperPrinter:
             self.lines.line(text + reason)
             return
         self._unpack(text, names, reason)
+        # Sizes that depend on values are known from here on.
         for bind in self.late:
             if bind.source in names:
                 self._bind(bind)
@@ -403,14 +413,14 @@ class _WrapperPrinter:
                 self._receive(output)
 
     def _target(self, target: OpOverload) -> str:
-        """What is called: where an operator says what it comes to, as those behind Python functions may, that."""
+        """The object to call: for operators behind Python functions that function itself, if the operator names it."""
         if (direct := getattr(target, "direct", None)) is not None:
             return self._bound(target_name(target), direct, f"{as_python(target)}.direct")
         return self._bound(target_name(target), DIRECT.get(target, target))
 
     def _receive(self, output: Buffer) -> None:
-        """What a library returns may be laid out otherwise than the tracer said, or wider: the gradient of a bias under
-        autocast.  Kernels rely on what it said."""
+        """Checks a library's result that kernels read: its layout may differ from the tracer's, or its dtype be wider,
+        as that of a bias's gradient under autocast."""
         self.known[output.name] = output
         if output.name in self.read_by_kernels:
             # Only where kernels read it: libraries and users take a tensor as it lies.
@@ -435,6 +445,7 @@ class _WrapperPrinter:
             return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
         if isinstance(value, bool | int | str | None.__class__):
             return repr(value)
+        # Infinities and NaN have no literals in Python.
         if isinstance(value, float):
             return repr(value) if value == value and abs(value) != float("inf") else f"float({str(value)!r})"
         return self._bound(object_name(value), value)
@@ -456,6 +467,7 @@ _STEPS: Mapping[type, Callable[[Any, Any], None]] = {
     Bind: _WrapperPrinter._ignore,
     Free: _WrapperPrinter._free,
 }
+"""The method that prints each kind of step."""
 
 
 def _seen(program: Program) -> set[str]:
@@ -468,13 +480,13 @@ def _seen(program: Program) -> set[str]:
 
 
 def _returns_lists(target: OpOverload) -> bool:
-    """Whether there are lists among several results, as those of fused optimizers are."""
+    """True if there are lists among several results, as fused optimizers have them."""
     kinds = [result.type.kind() for result in schema_of(target).returns]
     return len(kinds) > 1 and "ListType" in kinds
 
 
 def _may_be_negated(given: Buffer) -> bool:
-    """Whether a tensor like this may be one that torch negates whenever it is read: the imaginary part of a conjugate,
-    which has every second number of a memory, so neighbours are never side by side."""
+    """True if a tensor with these strides may be one that torch negates on reading: the imaginary part of a conjugate,
+    which takes every second number of its memory, so that neighbours are never adjacent."""
     strides = (stride.as_int() for size, stride in zip(given.sizes, given.strides, strict=True) if size != 1)
     return given.dtype.is_floating_point and 1 not in strides

@@ -1,4 +1,4 @@
-"""Expression trees: what one element of a tensor is, as data.
+"""Expression trees: one element of a tensor as data.
 
 A tree is built by lowerings and walked by whoever needs to know something: which buffers are read and where, what the
 dtype is, how it prints.  Nodes are frozen and equal by structure, so sharing a subexpression is finding an equal node.
@@ -44,7 +44,7 @@ class IndexValue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """One element of a buffer, in the buffer's dtype.  ``bindings`` give the values of symbols that are read from
+    """One element of a buffer, in the buffer's dtype. ``bindings`` give the values of symbols that are read from
     tensors (gathers): each is an integer expression, already wrapped and checked by the lowering."""
 
     buffer: str
@@ -54,6 +54,7 @@ class Load:
     _hash: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        # Kept once, as for the other inner nodes: hashing a tree anew at every comparison would walk all of it.
         object.__setattr__(self, "_hash", hash((self.buffer, self.index, self.dtype, self.bindings)))
 
     def __hash__(self) -> int:
@@ -105,7 +106,8 @@ class Masked:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A ``Let`` or the outcome of a ``Reduce`` earlier in the same kernel: ``part`` is "" or mean, m2, weight."""
+    """The value that a ``Let``, ``Scan`` or ``Reduce`` earlier in the same kernel has named; ``part`` is "", or mean,
+    m2 or weight of a welford reduction."""
 
     name: str
     dtype: torch.dtype
@@ -116,12 +118,13 @@ Expr: TypeAlias = Const | IndexValue | Load | Apply | Masked | Result
 
 
 def _same(left: Expr, right: Expr) -> bool:
-    """Equality of trees, every pair of nodes looked at once."""
+    """True for equal trees; every pair of nodes is looked at once."""
     stack, seen = [(left, right)], set[tuple[int, int]]()
     while stack:
         a, b = stack.pop()
         if a is b or (id(a), id(b)) in seen:
             continue
+        # A pair met again is under comparison or known to be equal: any difference has returned already.
         seen.add((id(a), id(b)))
         if hash(a) != hash(b) or not _same_node(a, b):
             return False
@@ -130,7 +133,7 @@ def _same(left: Expr, right: Expr) -> bool:
 
 
 def _same_node(a: Expr, b: Expr) -> bool:
-    """Equality apart from the nodes below."""
+    """True for nodes that are equal apart from those below."""
     if isinstance(a, Apply) and isinstance(b, Apply):
         return (a.op, a.dtype, a.param, len(a.args)) == (b.op, b.dtype, b.param, len(b.args))
     if isinstance(a, Masked) and isinstance(b, Masked):
@@ -152,11 +155,12 @@ def apply(op: str, *args: Expr, dtype: torch.dtype | None = None) -> Expr:
         if dtype is None:
             raise ValueError(f"{op} needs a dtype")
         return Apply(op, args, dtype)
+    # The last operand, as the first of ``where`` is its condition.
     return Apply(op, args, args[-1].dtype)
 
 
 def cast(value: Expr, dtype: torch.dtype) -> Expr:
-    """``value`` in ``dtype``; nothing where it has it already."""
+    """``value`` in ``dtype``, or itself where it has it already."""
     return value if value.dtype == dtype else Apply("cast", (value,), dtype)
 
 
@@ -182,7 +186,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def _collect(node: Expr, found: list[Expr], seen: set[int]) -> None:
-    """Recursion, as it is the fastest walk Python has; trees are kept shallow by those who build them."""
+    """Collects the nodes of a tree by recursion, the fastest walk Python has; trees are kept shallow by those who build
+    them."""
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -208,12 +213,12 @@ CHECKS = ("wrapped", "within")
 
 
 def has_checks(value: Expr) -> bool:
-    """Whether computing the value may raise."""
+    """True if computing the value may raise: it mentions a position that is checked against its axis."""
     return any(isinstance(node, Apply) and node.op in CHECKS for node in walk(value))
 
 
 def fits_32_bits(expr: Expr) -> bool:
-    """True for a position (or a number) that needs no more."""
+    """True for a position or a number that is known to fit into 32 bits, so that it can be computed in them."""
     if isinstance(expr, Const):
         return expr.dtype == torch.int64 and abs(int(expr.value)) < 1 << 31
     if not isinstance(expr, IndexValue):
@@ -246,6 +251,8 @@ def substitute(expr: Expr, replacements: Mapping[Symbol, Index | int]) -> Expr:
 
 
 def _with_children(node: Expr, memo: Mapping[int, Expr]) -> Expr:
+    """The node with its children replaced by those in ``memo``; the same object where none has changed, which keeps
+    shared subtrees shared."""
     if isinstance(node, Apply):
         args = tuple(memo[id(arg)] for arg in node.args)
         unchanged = all(map(operator.is_, args, node.args))

@@ -58,8 +58,8 @@ class Graph:
     outputs: tuple[Ref | Index | Expr | int | float | bool | None, ...]
     mutated: frozenset[str] = frozenset()
     lowered: Mapping[str, int] = field(default_factory=dict)
-    """How often each operator was lowered."""
+    """The number of times that each operator was lowered, by its name."""
     partial: frozenset[str] = frozenset()
-    """Sums that are computed early, so that their terms need not wait for the rest."""
+    """Buffers of partial sums, which are computed as early as possible, so that the memory of their terms is freed."""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """What calls gave as views of a buffer: by name, the buffer."""
+    """Results of calls that are views of another buffer: the name of that buffer for each."""

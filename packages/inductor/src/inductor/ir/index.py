@@ -27,11 +27,14 @@ class Symbol:
 
     @property
     def unbounded(self) -> bool:
-        """Whether nothing is known of it before the graph runs: it is read from a tensor, or an integer of any sign."""
+        """True if nothing is known of its value before the graph runs: it is read from a tensor, or is an integer of
+        any sign."""
         return self.size is None and self.lower <= 0
 
     @cached_property
     def _hash(self) -> int:
+        # Without ``size``, which is an Index of symbols itself: two symbols that differ in it alone are told apart by
+        # ``==``, and hashing stays cheap.
         return hash((self.name, self.lower))
 
     def __hash__(self) -> int:
@@ -77,6 +80,7 @@ class Index:
 
     @staticmethod
     def of(value: IndexLike | Symbol) -> Index:
+        """A constant or a symbol as an index; an index is returned as it is."""
         if isinstance(value, Index):
             return value
         if isinstance(value, Symbol):
@@ -89,6 +93,7 @@ class Index:
 
     @staticmethod
     def _from(terms: Mapping[Monomial, int]) -> Index:
+        """The normal form of a sum: zero terms dropped, the others sorted, so that equal sums have equal ``terms``."""
         kept = [item for item in terms.items() if item[1]]
         if len(kept) > 1:
             kept.sort(key=_term_order)
@@ -140,11 +145,13 @@ class Index:
 
     @property
     def unbounded(self) -> bool:
-        """Whether a number of which nothing is known is in it: it may be negative, 0 or too large."""
+        """True if it mentions a symbol without a known range, so that it may be negative, 0 or too large for its
+        axis."""
         return any(symbol.unbounded for symbol in self.symbols)
 
     def stride_of(self, symbol: Symbol) -> Index | None:
-        """How far the index moves when ``symbol`` grows by one; None where that is not the same everywhere."""
+        """The coefficient of ``symbol``: the step that the index makes when it grows by one; None if that step
+        varies."""
         # The coefficient of the symbol, which may mention others: in ``i * n + j`` the stride of i is n.
         stride: dict[Monomial, int] = {}
         for monomial, coefficient in self.terms:
@@ -171,6 +178,7 @@ class Index:
             return self
         if not self.terms:
             return other
+        # Like terms meet in the dictionary; those that cancel become 0, which ``_from`` drops.
         total = dict(self.terms)
         for monomial, coefficient in other.terms:
             total[monomial] = total.get(monomial, 0) + coefficient
@@ -190,6 +198,8 @@ class Index:
         factor = other.as_int()
         if factor is not None:
             return self._scaled(factor)
+        # Neither side is a constant: multiplied out, with the atoms of each product sorted, so that ``a * b`` is ``b *
+        # a``.
         total: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in other.terms:
@@ -249,6 +259,7 @@ class Index:
         return low, high
 
     def is_nonnegative(self) -> bool:
+        """True if the ranges of the symbols prove that it is never below 0."""
         low = self.bounds[0]
         return low is not None and low >= 0
 
@@ -301,6 +312,7 @@ def size_symbol(name: str, lower: int = 2) -> Symbol:
 
 
 def _atom_order(atom: Atom) -> tuple[int, str]:
+    """The sort key of an atom: symbols by name, before divisions by their text."""
     return (0, atom.name) if isinstance(atom, Symbol) else (1, str(atom))
 
 
@@ -314,12 +326,14 @@ def _term_order(term: tuple[Monomial, int]) -> tuple[bool, tuple[tuple[int, str]
 
 
 def _symbols_of(atom: Atom) -> frozenset[Symbol]:
+    """The symbols of an atom, also of those inside a division."""
     if isinstance(atom, Symbol):
         return frozenset((atom,))
     return atom.numerator.symbols | atom.divisor.symbols
 
 
 def _subs_atom(atom: Atom, replacements: Mapping[Symbol, IndexLike]) -> Index:
+    """An atom with its symbols replaced; a division is divided anew, as its operands may now be simpler."""
     if isinstance(atom, Symbol):
         return Index.of(replacements[atom]) if atom in replacements else Index.of(atom)
     numerator, divisor = atom.numerator.subs(replacements), atom.divisor.subs(replacements)
@@ -327,7 +341,7 @@ def _subs_atom(atom: Atom, replacements: Mapping[Symbol, IndexLike]) -> Index:
 
 
 def _recombined(index: Index) -> Index:
-    """``c * (x % m) + c * m * (x // m)`` is ``c * x``."""
+    """The index with ``c * (x % m) + c * m * (x // m)`` put together to ``c * x``."""
     for monomial, coefficient in index.terms:
         if len(monomial) != 1 or not isinstance(monomial[0], Mod):
             continue
@@ -340,6 +354,7 @@ def _recombined(index: Index) -> Index:
 
 
 def _value_of(atom: Atom, values: Mapping[Symbol, int]) -> int:
+    """The value of an atom for given values of its symbols."""
     if isinstance(atom, Symbol):
         return values[atom]
     numerator, divisor = atom.numerator.evaluate(values), atom.divisor.evaluate(values)
@@ -349,15 +364,18 @@ def _value_of(atom: Atom, values: Mapping[Symbol, int]) -> int:
 # -- ranges -----------------------------------------------------------------------------------------------------------
 
 _Bounds: TypeAlias = tuple[int | None, int | None]
+"""The smallest and the largest value, both included; None for an end that is not known."""
 
 
 def _atom_bounds(atom: Atom) -> _Bounds:
+    """The range of an atom, from the range of its symbol or of its numerator."""
     if isinstance(atom, Symbol):
         high = atom.size.bounds[1] if atom.size is not None else None
         return atom.lower, None if high is None else max(high - 1, atom.lower)
     if isinstance(atom, Mod):
         limit = atom.divisor.bounds[1]
         return 0, None if limit is None else limit - 1
+    # A division by a size: that is at least 1, so a numerator that is not negative does not grow.
     divisor = atom.divisor.as_int()
     if divisor is None:
         return (0, atom.numerator.bounds[1]) if atom.numerator.is_nonnegative() else (None, None)
@@ -366,6 +384,7 @@ def _atom_bounds(atom: Atom) -> _Bounds:
 
 
 def _product_bounds(monomial: Monomial) -> _Bounds:
+    """The range of a product; known only where all its factors are non-negative, or where it is one atom."""
     low: int | None = 1
     high: int | None = 1
     for atom in monomial:
@@ -379,6 +398,7 @@ def _product_bounds(monomial: Monomial) -> _Bounds:
 
 
 def _signed_product(left: _Bounds, right: _Bounds) -> _Bounds:
+    """The range of a product of two ranges of either sign, whose ends are among the products of their ends."""
     if None in left or None in right:
         return right if left == (1, 1) else (None, None)
     corners = [a * b for a in left for b in right if a is not None and b is not None]
@@ -386,6 +406,7 @@ def _signed_product(left: _Bounds, right: _Bounds) -> _Bounds:
 
 
 def _scale_bounds(bounds: _Bounds, factor: int) -> _Bounds:
+    """A range multiplied by a constant; a negative one swaps its ends."""
     low, high = (None if end is None else end * factor for end in bounds)
     return (low, high) if factor >= 0 else (high, low)
 
@@ -428,7 +449,8 @@ def _exact_quotient(index: Index, divisor: Index) -> Index | None:
 
 
 def _split(index: Index, divisor: Index) -> tuple[Index, Index]:
-    """(quotient, rest) with ``index == quotient * divisor + rest``: what divides exactly, and what does not."""
+    """The quotient and the rest of a division, ``index == quotient * divisor + rest``: terms that ``divisor`` divides
+    exactly make the quotient, all others the rest."""
     quotient, rest = ZERO, ZERO
     number = divisor.as_int()
     for term in index.terms:
@@ -445,6 +467,7 @@ def _split(index: Index, divisor: Index) -> tuple[Index, Index]:
 
 
 def _floordiv(index: Index, divisor: Index) -> Index:
+    """``index // divisor``, simplified as far as the ranges of the symbols allow."""
     number = divisor.as_int()
     if number == 0:
         raise ZeroDivisionError(f"index {index} divided by zero")
@@ -463,8 +486,10 @@ def _floordiv(index: Index, divisor: Index) -> Index:
 
 
 def _floordiv_atom(rest: Index, divisor: Index) -> Index:
-    """What is left to divide: ``(x // a) // b`` is ``x // (a * b)``; ``(x % (a * b)) // a`` is ``(x // a) % b``."""
+    """The division of a rest that could not be split: ``(x // a) // b`` becomes ``x // (a * b)`` and ``(x % (a * b)) //
+    a`` becomes ``(x // a) % b``; anything else becomes a ``FloorDiv``."""
     atom = rest.as_atom()
+    # Rounding down twice is rounding down once for positive divisors only.
     if isinstance(atom, FloorDiv) and divisor.is_nonnegative():
         return atom.numerator // (atom.divisor * divisor)
     if isinstance(atom, Mod) and (factor := _exact_quotient(atom.divisor, divisor)) is not None:
@@ -473,6 +498,7 @@ def _floordiv_atom(rest: Index, divisor: Index) -> Index:
 
 
 def _mod(index: Index, divisor: Index) -> Index:
+    """``index % divisor``, simplified by the same steps as a division, whose quotient is dropped."""
     number = divisor.as_int()
     if number == 0:
         raise ZeroDivisionError(f"index {index} modulo zero")
@@ -498,4 +524,5 @@ def _content(index: Index, number: int) -> int:
 
 
 def _divided(index: Index, common: int) -> Index:
+    """The index with every coefficient divided by ``common``, which divides them all."""
     return Index(tuple((monomial, coefficient // common) for monomial, coefficient in index.terms))

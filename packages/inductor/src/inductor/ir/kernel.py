@@ -1,4 +1,4 @@
-"""Kernels: loops over axes, with statements in them.  What the scheduler makes and every target prints.
+"""Kernels: loops over axes, with statements in them.  Made by the scheduler, printed by every target.
 
 ```
 kernel softmax_0(x: float32[8192], out: float32[8192])
@@ -31,8 +31,8 @@ several iterations ``set`` one place, the last one's value stays on CPUs, and an
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Writes one element; the value is narrowed to the buffer's dtype.  ``bindings`` as in ``Load``; where ``mask`` is
-    given and false nothing is written."""
+    """Writes one element; the value is narrowed to the buffer's dtype.  ``bindings`` are those of ``Load``; a ``mask``
+    that is false at run time suppresses the write."""
 
     buffer: str
     index: Index
@@ -43,7 +43,7 @@ class Store:
 
     @property
     def may_meet(self) -> bool:
-        """Whether several iterations may write to one place."""
+        """True if several iterations may write to one element, so that the write may have to be atomic."""
         return bool(self.bindings) or self.mode != "set"
 
 
@@ -61,8 +61,8 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The same for every element of the loop's axes, in row-major order: what the elements up to it come to.  Later
-    statements of the same loop body read it as ``Result(name)``."""
+    """A running reduction: its result for each element covers the elements up to it, in row-major order of the loop's
+    axes.  Later statements of the same loop body read it as ``Result(name)``."""
 
     name: str
     kind: str
@@ -92,11 +92,11 @@ class Loop:
 
 
 DEFAULT_TILING = Tiling()
-"""How a product is tiled until that is decided."""
+"""The tiling of a product before ``schedule`` or tuning has chosen one."""
 PRODUCT = "product"
 """The name under which loops read an element of the product before them."""
 COUNT = size_symbol("elements", 1)
-"""How many elements the member has whose text a family shares."""
+"""The symbolic number of elements of a family's shared text; each member is given its own number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,24 +152,25 @@ class Kernel:
 
     @property
     def cpu(self) -> CpuLayout:
-        """How it runs on a CPU."""
+        """The layout of a kernel for CPUs."""
         assert isinstance(self.layout, CpuLayout), f"{self.name} has no layout for CPUs"
         return self.layout
 
     @property
     def shape(self) -> Shape:
-        """How it runs on a GPU."""
+        """The layout of a kernel for GPUs: its block and its warps."""
         assert isinstance(self.layout, Shape), f"{self.name} has no shape for GPUs"
         return self.layout
 
     @property
     def pointers(self) -> int:
-        """How many arguments come before the numbers."""
+        """The number of arguments that are buffers; numbers passed by value follow them."""
         return sum(not argument.number for argument in self.arguments)
 
     @property
     def passes(self) -> tuple[Loop, ...]:
-        """Everything a kernel does: what is done once, the factors of its product, and the loops."""
+        """Everything that a kernel computes, as loops: the values computed once, the factors of its product, and its
+        own loops."""
         first = (Loop((), self.once),) if self.once else ()
         if self.product is None:
             return (*first, *self.loops)
@@ -188,5 +189,5 @@ class Family:
 
 
 def numbers_last(arguments: Iterable[Argument]) -> tuple[Argument, ...]:
-    """Arguments in the order that kernels have them in."""
+    """Arguments in the order in which kernels take them: buffers first, then numbers passed by value."""
     return tuple(sorted(arguments, key=lambda argument: argument.number))

@@ -10,11 +10,11 @@ from inductor.ir.expr import Load
 from inductor.ir.index import Index, Symbol
 
 TILE_NAMES = ("x", "y", "z")
-"""What the dimensions of a block are called, the fastest first."""
+"""The names of a block's dimensions, the fastest first."""
 
 
 def product(axes: Sequence[Symbol]) -> Index:
-    """How many elements the axes have together."""
+    """The number of elements that the axes have together."""
     total = Index.of(1)
     for axis in axes:
         assert axis.size is not None
@@ -27,18 +27,20 @@ def product(axes: Sequence[Symbol]) -> Index:
 VectorOver = Literal["columns", "rows", "nothing"]
 
 Stream: TypeAlias = tuple[str, Index]
-"""A buffer and the element of it that an iteration is at."""
+"""A buffer, and the index of the element in it that an iteration accesses: an access to prefetch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopLayout:
-    """How a loop of a kernel runs on a CPU.
+    """The layout of one loop of a kernel on a CPU: lanes, pieces, threads and prefetches.
 
-    ``in_lanes`` where its last axis runs along the lanes of vectors, ``side_by_side`` of which have accumulators that
-    take turns; ``read`` and ``written`` are asked for ahead of time.  Where it does not run along lanes and ``pieces``
-    is given, it is done in so many, whose lengths are multiples of ``unit``, with accumulators of their own; but whole
-    where it has fewer than ``whole_below`` elements when it runs.  ``shared`` where threads share its iterations, or
-    pieces.  ``split`` where sums of floats are kept in parts, ``split_in_lanes`` where those of lanes are."""
+    ``in_lanes``: its last axis runs along the lanes of vectors, of which ``side_by_side`` have accumulators of their
+    own, so that one does not wait for the other.  ``read`` and ``written`` are prefetched.  A loop that does not run
+    along lanes may be cut into ``pieces`` with accumulators of their own, whose lengths are multiples of ``unit``; at
+    run time it stays whole where it has fewer than ``whole_below`` elements.  ``shared``: threads share its iterations,
+    or its pieces.  ``split``: its sums of floats are kept in parts, ``split_in_lanes``: those in the lanes of a vector
+    are.
+    """
 
     in_lanes: bool = False
     side_by_side: int = 1
@@ -54,7 +56,7 @@ class LoopLayout:
 
 @dataclass(frozen=True, slots=True)
 class CpuLayout:
-    """How a kernel runs on a CPU; ``loops`` says more about each of its loops.
+    """The layout of a kernel on a CPU; ``loops`` has one for each of its loops.
 
     ``vector`` says which axis runs along the lanes of vectors of ``width`` elements: ``columns`` the kernel's last,
     ``rows`` the last of each reduction loop.  Where ``band`` is given so many rows are done together, and the reads
@@ -62,7 +64,8 @@ class CpuLayout:
     the threads of a team that calls it share: all but that along the lanes (``outer``), or that one (``lanes``).
     ``atomic`` where several threads may add to one place.  ``checked`` where positions come from tensors and those
     outside of their axis are noted.  ``work`` is about how many instructions the kernel takes, ``elementary`` how many
-    functions that take a page of instructions it mentions."""
+    functions that take a page of instructions it mentions.
+    """
 
     vector: VectorOver
     width: int
@@ -77,12 +80,12 @@ class CpuLayout:
 
     @property
     def team(self) -> bool:
-        """Whether the threads of a team that calls the kernel share its iterations."""
+        """True if the threads of the team that calls the kernel share its iterations."""
         return self.shared is not None
 
     @property
     def threaded(self) -> bool:
-        """Whether it starts threads itself, and is given their number."""
+        """True if the kernel starts threads itself and takes their number as an argument."""
         return any(loop.shared for loop in self.loops)
 
 
@@ -91,9 +94,10 @@ class CpuLayout:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a product is tiled: each makes blocks of ``rows`` by ``columns`` elements, ``inner`` terms of
-    their sums at a time, with ``stages`` of them on their way from memory.  Programs go down ``group`` blocks before
-    the next column of blocks; ``persistent`` programs do all blocks in turn, or where None each block has its own."""
+    """The tiling of a product: each program computes blocks of ``rows`` by ``columns`` elements, ``inner`` terms of
+    their sums at a time, with ``stages`` of these on their way from memory.  Programs go down ``group`` blocks before
+    the next column of blocks, so that what they read stays in the cache; ``persistent`` programs do all blocks in turn,
+    or where None each block has its own."""
 
     rows: int = 128
     columns: int = 128
@@ -115,24 +119,26 @@ class Tile:
 
     @property
     def extent(self) -> Index:
+        """The number of positions of its axes together."""
         return product(self.axes)
 
     @property
     def count(self) -> Index:
-        """How many blocks cover the axes."""
+        """The number of blocks that cover the axes."""
         return self.extent if self.block is None else (self.extent + (self.block - 1)) // self.block
 
     @property
     def is_covered(self) -> bool:
-        """Whether every block is full."""
+        """True if every block is known to be full, so that no position needs a mask."""
         return self.block is None or self.extent.divisible_by(self.block) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The block of a program and its warps.  ``tiles`` cover the kernel's axes, the fastest last; ``r`` is how much of
-    a row is read at once, None where nothing is reduced, all of it where the shape ``keeps_rows``.  ``tiling`` is that
-    of kernels that begin with a product, ``elements`` how many there are for each member where a kernel has some."""
+    """The layout of a kernel on a GPU: the block of a program and its warps.  ``tiles`` cover the kernel's axes, the
+    fastest last; ``r`` is the part of a row that is read at once: None where nothing is reduced, all of it where the
+    shape ``keeps_rows``.  ``tiling`` is that of a kernel that begins with a product, ``elements`` the number of
+    elements of each member of a joint kernel."""
 
     tiles: tuple[Tile, ...]
     r: int | None
@@ -143,7 +149,7 @@ class Shape:
 
     @property
     def constants(self) -> dict[str, int]:
-        """What the kernel is given at compile time: the sizes of its blocks, by the names it has for them."""
+        """The compile-time constants of the kernel: the sizes of its blocks, by their names in its text."""
         return self.sides if self.tiling is None else self.sides | {"KBLOCK": self.tiling.inner}
 
     @property
@@ -154,7 +160,7 @@ class Shape:
 
     @property
     def sides(self) -> dict[str, int]:
-        """The sizes of the block in the order of its dimensions."""
+        """The sizes of the block by constant name, in the order of its dimensions."""
         blocks = {f"{tile.name.upper()}BLOCK": tile.block for tile in self.tiles if tile.block is not None}
         return blocks if self.r is None else blocks | {"RBLOCK": self.r}
 
@@ -165,14 +171,15 @@ class Shape:
 
     @property
     def programs(self) -> Index:
-        """How many programs the kernel needs."""
+        """The number of programs to launch: the persistent ones, or one for each block."""
         if self.tiling is not None and self.tiling.persistent is not None:
             return Index.of(self.tiling.persistent)
         return self.blocks
 
     @property
     def blocks(self) -> Index:
-        """How many blocks there are to do."""
+        """The number of blocks of work."""
+        # A joint kernel has no tiles that cover all of it: the blocks of its members stand one after another.
         if self.elements:
             return Index.of(sum(self.programs_of(elements) for elements in self.elements))
         total = Index.of(1)
@@ -181,7 +188,7 @@ class Shape:
         return total
 
     def programs_of(self, elements: int) -> int:
-        """How many programs a member of so many elements needs."""
+        """The number of programs for a member with this many elements."""
         return -(-elements // self.constants["XBLOCK"])
 
 

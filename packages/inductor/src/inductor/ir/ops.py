@@ -1,4 +1,4 @@
-"""The operators an expression may use: one table, read by lowerings, by printers and by whoever adds a target.
+"""The operators an expression may use: one table, read by lowerings, by printers and by any new target.
 
 Each entry fixes what the operator means, so that every target means the same.  Operands have one common dtype (except
 where noted) and arithmetic happens in it: half types are widened when loaded and narrowed when stored.
@@ -14,7 +14,8 @@ Result = Literal["same", "bool", "given"]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """``result`` says the dtype: that of the operands, bool, or given by the node."""
+    """An operator of the table; ``result`` gives its dtype: that of the operands, bool, or the one that the node
+    names."""
 
     name: str
     arity: int
@@ -124,7 +125,7 @@ REDUCTIONS: dict[str, str] = {
 }
 
 POSITIONS = frozenset({"argmax", "argmin"})
-"""Those of them that are where something is, and not what."""
+"""The reductions whose result is the position of an element instead of its value."""
 
 SCANS: dict[str, str] = {kind: REDUCTIONS[kind] for kind in ("sum", "prod", "max", "min")}
-"""The reductions that may run along, one result for every element."""
+"""The reductions that exist as scans too: running along an axis, with a result for every element."""

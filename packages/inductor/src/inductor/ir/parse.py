@@ -31,13 +31,14 @@ _COMPARE: dict[type, str] = {
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
 }  # fmt: skip
 _UNSPELLED = {text: name for name, text in SPELLED.items()}
-"""How operators are written that Python has no sign for, back to their names; likewise roles of arguments."""
+"""The names of operators that Python's grammar keeps for itself, from the way they are written."""
 _ROLE_OF = {text: role for role, text in ROLES.items()}
+"""The roles of arguments, from the way they are written."""
 assert set(_BINARY.values()) | set(_COMPARE.values()) == set(INFIX)
 
 
 def parse_kernel(text: str) -> Kernel:
-    """The kernel a text describes."""
+    """The kernel that a text describes; raises ``ParseError`` for a text that ``ir/show.py`` would not write."""
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -81,7 +82,7 @@ class _Reader:
         return Kernel(node.name, device, tuple(axes), self.loops(body), tuple(arguments), sizes, once=once)
 
     def once(self, body: list[ast.stmt]) -> tuple[tuple[Let, ...], list[ast.stmt]]:
-        """What stands before the loop over the first axis, and the rest."""
+        """The values computed before the loop over the first axis, and the remaining statements."""
         if len(body) < 2 or not isinstance(body[-1], ast.For) or _is_reduce(body[-1]):
             return (), body
         lets = [self.statement(line) for line in body[:-1]]
@@ -165,8 +166,8 @@ class _Reader:
     # -- expressions --------------------------------------------------------------------------------------------------
 
     def place(self, node: ast.expr) -> tuple[Index, tuple[tuple[Symbol, Expr], ...]]:
-        """An index and what is read from tensors in it: ``x[i0 + p0, p0(10, within(j[i0], 10))]`` is the index ``i0
-        + p0`` with p0 on an axis of 10, bound to the expression."""
+        """The index of a subscript and its bindings: ``x[i0 + p0, p0(10, within(j[i0], 10))]`` is the index ``i0 + p0``
+        with p0 on an axis of 10, bound to the expression."""
         if not isinstance(node, ast.Tuple):
             return self.index(node), ()
         bindings = []
@@ -202,6 +203,7 @@ class _Reader:
         raise ParseError(f"line {node.lineno}: {ast.unparse(node)} is no index")
 
     def expr(self, node: ast.expr) -> Expr:
+        # A sign is part of a number: the operator neg is written as a call.
         if isinstance(node, ast.Constant | ast.UnaryOp) or ast.unparse(node) in ("inf", "nan"):
             return _number(node, None)
         if isinstance(node, ast.Name):

@@ -1,4 +1,4 @@
-"""IR as plain data and back: what JSON can hold, for files that another process reads.
+"""IR as JSON data and back, for files that another process reads.
 
 A value is a number, a text, a truth, None or a list of values for a tuple; everything else is an object with one key,
 its tag:
@@ -41,9 +41,11 @@ CLASSES: dict[str, type] = {
         program.Free, program.Stretch, program.Run, program.Scratch, program.Program,
     )
 }  # fmt: skip
+"""The classes of IR nodes that a file may hold, by name; reading makes no object of any other class."""
 
 
 def _written(found: type) -> tuple[str, ...]:
+    """The fields that a node is made of again; derived ones, such as kept hashes, are left out."""
     every: Sequence[Field[object]] = fields(found)
     return tuple(each.name for each in every if each.init)
 
@@ -61,7 +63,7 @@ class Unwritable(Exception):
 
 
 class Writer:
-    """Turns values into plain data; ``nodes`` grows by what they are made of."""
+    """Turns values into plain data.  ``nodes`` collects the IR nodes, each distinct one once."""
 
     def __init__(self) -> None:
         self.nodes: Nodes = []
@@ -70,8 +72,11 @@ class Writer:
         self._kept: list[object] = []
 
     def write(self, value: object) -> Plain:
+        """A value as plain data; raises ``Unwritable`` for one that has no such form."""
         if value is None or isinstance(value, bool | int | str):
             return value
+        # By identity first: expressions are graphs in memory, and comparing each shared subtree would make writing
+        # slow.
         if (known := self._numbers.get(id(value))) is not None:
             return {"n": known}
         if type(value) in _FIELDS:
@@ -85,6 +90,7 @@ class Writer:
     def _node(self, value: object) -> int:
         name, names = _FIELDS[type(value)]
         row: list[Plain] = [name, *(self.write(getattr(value, each)) for each in names)]
+        # Children are numbers in the row already, so equal rows are equal nodes, and the text of a row stands for it.
         number = self._alike.setdefault(repr(row), len(self.nodes))
         if number == len(self.nodes):
             self.nodes.append(row)
@@ -94,6 +100,7 @@ class Writer:
 
 
 def _leaf(value: object) -> Plain:
+    """A value without parts as plain data, tagged where JSON has no form for it."""
     if isinstance(value, float):
         return value if math.isfinite(value) else {"f": repr(value)}
     if isinstance(value, complex):
@@ -122,6 +129,7 @@ class Reader:
                 raise ParseError(f"no {name} is made of {given}") from error
 
     def read(self, value: Plain) -> object:
+        """The value that plain data stands for."""
         if isinstance(value, list):
             return tuple(map(self.read, value))
         if not isinstance(value, dict):
@@ -133,6 +141,7 @@ class Reader:
             raise ParseError(f"{value} stands for nothing") from error
 
     def _tagged(self, tag: str, held: Plain) -> object:
+        # A negative number would count from the end: a damaged file must not be read as something else.
         if tag == "n" and isinstance(held, int) and held >= 0:
             return self._made[held]
         if tag == "l" and isinstance(held, list):

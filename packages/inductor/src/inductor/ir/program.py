@@ -1,4 +1,4 @@
-"""Programs: what a compiled graph does when called, step by step.  Made by the scheduler, printed by the wrapper.
+"""Programs: the steps that a compiled graph takes when it is called.  Made by the scheduler, printed by the wrapper.
 
 A program names buffers; whether a name becomes a tensor, a view or a reused allocation is said by its steps.
 """
@@ -104,7 +104,7 @@ Step: TypeAlias = Allocate | View | Launch | Call | Bind | Free
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Waves of a run that one thread does, or a team together."""
+    """Consecutive waves of a run that are executed alike: by one thread alone, or by a team of threads."""
 
     team: bool
     waves: tuple[tuple[Launch, ...], ...]
@@ -124,21 +124,23 @@ class Run:
 
     @property
     def is_long(self) -> bool:
-        """Whether other Python threads should go on meanwhile."""
+        """True if it may take long enough to release the GIL meanwhile, so that other Python threads can run."""
         work = self.work.as_int()
         return work is None or work >= self.enough
 
     @property
     def launches(self) -> tuple[Launch, ...]:
+        """The launches of the run, wave after wave."""
         return tuple(launch for wave in self.waves for launch in wave)
 
     @property
     def buffers(self) -> tuple[str, ...]:
-        """What the kernels are given, each once."""
+        """The buffers of all its kernels, each named once."""
         return tuple(dict.fromkeys(name for launch in self.launches for name in launch.buffers))
 
     @property
     def sizes(self) -> tuple[str, ...]:
+        """The run-time sizes of all its kernels, each named once."""
         return tuple(dict.fromkeys(size.name for launch in self.launches for size in launch.kernel.sizes))
 
 

@@ -1,4 +1,4 @@
-"""Kernels, graphs and programs as text: what people read in traces and tests compare.  Deterministic.
+"""Kernels, graphs and programs as text, for people who read traces and tests that compare.  Deterministic.
 
 A kernel is written in Python's syntax:
 
@@ -37,7 +37,7 @@ INFIX: dict[str, tuple[str, int]] = {
     "shl": ("<<", 5), "shr": (">>", 5), "add": ("+", 6), "sub": ("-", 6),
     "mul": ("*", 7), "div": ("/", 7), "floordiv": ("//", 7), "mod": ("%", 7),
 }  # fmt: skip
-"""Operators written between their operands, with how tightly they bind."""
+"""The operators written between their operands, each with its sign and how tightly that binds."""
 COMPARISON = 1
 TYPED = frozenset(("cast", "bitcast", "rand", "randn", "randint64"))
 """Operators whose dtype does not follow from their operands."""
@@ -76,6 +76,8 @@ def _text(expr: Expr, outer: int) -> str:
 def _operator(expr: Apply, outer: int) -> str:
     if expr.op in INFIX:
         sign, strength = INFIX[expr.op]
+        # Python chains comparisons: ``a < b < c`` would read as something else, so even the left operand is put in
+        # parentheses.
         left = strength + 1 if strength == COMPARISON else strength
         text = f"{_text(expr.args[0], left)} {sign} {_text(expr.args[1], strength + 1)}"
         return f"({text})" if strength < outer else text
@@ -111,6 +113,7 @@ def kernel_text(value: Kernel) -> str:
     for member in value.members:
         lines += ["    " + line for line in kernel_text(member).splitlines()]
     lines += ["    " + statement(let) for let in value.once]
+    # Axes nest one in the other; the loops of all passes stand side by side inside of them.
     for depth, axis in enumerate(value.axes, 1):
         lines.append(f"{'    ' * depth}for {axis.name} in {axis.size}:")
     if (made := value.product) is not None:
@@ -154,7 +157,7 @@ def statement(value: Statement) -> str:
 
 SIGNS: Mapping[str, str] = {"set": "=", "add": "+=", "mul": "*="}
 COMBINED: Mapping[str, str] = {"max": "maximum", "min": "minimum"}
-"""How stores are written; ``_`` stands for what is there."""
+"""The combining stores without a sign of their own, written as a call in which ``_`` stands for the old element."""
 
 
 # -- graphs and programs ----------------------------------------------------------------------------------------------
@@ -185,7 +188,7 @@ def program_text(value: Program) -> str:
 
 
 def layouts_text(program: Program) -> str:
-    """How the kernels of a program run on their targets, and which of them are one call."""
+    """The layouts of a program's kernels as text, and the launches that are one call."""
     lines = [line for item in program.steps if isinstance(item, Launch) for line in _layout(item.kernel)]
     lines += [_run(item) for item in program.items if isinstance(item, Run)]
     lines += [f"scratch of {program.scratch.bytes} bytes: {_places(program.scratch)}"] if program.scratch else []
@@ -210,7 +213,7 @@ def _layout(kernel: Kernel) -> Iterator[str]:
 
 
 def _unusual(value: CpuLayout | LoopLayout | Shape, apart: Sequence[str] = ()) -> str:
-    """The fields that are not what they are by default."""
+    """The fields of a layout that differ from their defaults, as text."""
     found = ((field.name, getattr(value, field.name), field.default) for field in fields(value))
     said = [(name, own) for name, own, default in found if own != default and name not in apart]
     return "".join(f", {name}" if own is True else f", {name}={_value(own)}" for name, own in said)
@@ -221,7 +224,8 @@ def _value(value: object) -> str:
 
 
 def _run(run: Run) -> str:
-    """What happens side by side is beside one another, with who does it."""
+    """A run as text: who does each stretch, with ``|`` between kernels that run side by side and ``;`` between
+    waves."""
     by_whom = [
         f"{'a team' if stretch.team else 'one thread'}: "
         + "; ".join(" | ".join(launch.kernel.name for launch in wave) for wave in stretch.waves)

@@ -21,12 +21,12 @@ from inductor.ir.ops import OPERATORS, REDUCTIONS, SCANS
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Run, View
 
 MIXED = frozenset(("where", "cast", "bitcast", "rand", "randn", "randint64"))
-"""Operators whose operands need not have one dtype."""
+"""The operators whose operands need not have one dtype."""
 PARTS = ("mean", "m2", "weight")
 
 
 def verify_kernel(kernel: Kernel) -> None:
-    """Axes bound, values defined before they are read, dtypes agreed, roles true."""
+    """Checks that axes are bound, values defined before they are read, dtypes agreed and roles of arguments true."""
     if not kernel.members:
         _KernelRules(kernel).check()
         return
@@ -38,7 +38,7 @@ def verify_kernel(kernel: Kernel) -> None:
 
 
 class _KernelRules:
-    """One walk through a kernel in the order in which it runs, with what is known at each point.
+    """The rules of one kernel, checked in one walk in the order in which it runs.
 
     ``values`` holds what may be read now: the dtype, and whether it is the moments of a welford reduction, whose
     three parts are read by name.  ``outer`` are the symbols that every index may mention; a loop adds its own axes.
@@ -185,7 +185,7 @@ class _KernelRules:
 
 
 def verify_graph(graph: Graph) -> None:
-    """Every nest works on buffers that there are, of their dtype, by axes of its own."""
+    """Checks that every nest reads and writes buffers that exist, with their dtypes, by axes of its own."""
     for operation in graph.operations:
         if isinstance(operation, Nest):
             _verify_nest(operation, graph)
@@ -213,7 +213,7 @@ def _verify_nest(nest: Nest, graph: Graph) -> None:
 
 
 def verify_program(program: Program) -> None:
-    """Every buffer made before it is used and not used once it is gone; every kernel right."""
+    """Checks that every buffer is made before it is used and not used once it is freed, and every kernel."""
     rules = _ProgramRules(program)
     for step in program.steps:
         rules.step(step)
@@ -223,6 +223,8 @@ def verify_program(program: Program) -> None:
 
 
 class _ProgramRules:
+    """The rules of a program's steps, checked in their order, with the buffers that exist at each point."""
+
     def __init__(self, program: Program) -> None:
         self.name = program.name
         inputs = [buffer for buffer in program.inputs if isinstance(buffer, Buffer)]
@@ -279,8 +281,8 @@ class _ProgramRules:
 
 
 def verify_layouts(program: Program) -> None:
-    """Every kernel has the layout of its target, for each of its loops, and is launched where it was; what is scratch
-    is made by the program."""
+    """Checks that every kernel has a layout of its target, with one for each of its loops; that ``items`` are the
+    steps; that buffers in scratch memory are made by the program."""
 
     def require(holds: bool, complaint: str) -> None:
         if not holds:

@@ -299,7 +299,7 @@ def softshrink(ctx: Context, x: Tensor, lambd: float = 0.5) -> Tensor | Declined
 
 @functools.cache
 def _softshrink_rounds() -> bool:
-    """Whether this release rounds the number to half precision first."""
+    """True if this release of torch rounds the parameter to half precision first."""
     eighth = torch.tensor([0.125], dtype=torch.bfloat16)
     rounded = 0.125 - torch.tensor(0.1, dtype=torch.bfloat16).item()
     return torch.nn.functional.softshrink(eighth, 0.1).item() == rounded

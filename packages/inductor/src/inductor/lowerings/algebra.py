@@ -28,6 +28,7 @@ class Value:
         return self.expr.dtype
 
     def to(self, dtype: torch.dtype) -> Value:
+        # Converted while compiling, so that no kernel casts a constant.
         if isinstance(self.expr, Const) and not dtype.is_complex:
             return Value(number(self.expr.value, dtype))
         return Value(cast(self.expr, dtype))
@@ -104,20 +105,22 @@ def call(op: str, *operands: Operand) -> Value:
 
 
 def equal(left: Value, right: Operand) -> Value:
+    """A comparison that is false for NaN."""
     return call("eq", left, right)
 
 
 def differs(left: Value, right: Operand) -> Value:
+    """A comparison that is true for NaN."""
     return call("ne", left, right)
 
 
 def maximum(left: Operand, right: Operand) -> Value:
-    """Of two zeros the right one, whatever their signs."""
+    """The larger operand; of two zeros the right one, whatever their signs."""
     return call("maximum", left, right)
 
 
 def minimum(left: Operand, right: Operand) -> Value:
-    """Of two zeros the right one, whatever their signs."""
+    """The smaller operand; of two zeros the right one, whatever their signs."""
     return call("minimum", left, right)
 
 

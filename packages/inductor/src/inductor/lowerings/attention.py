@@ -1,4 +1,4 @@
-"""Attention that was written out, as one call of the library's fused kernel, which never holds all scores in memory."""
+"""Attention that was written out, as a call of the library's fused kernel, which never holds all scores in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from inductor.torch_versions import aten
 
 
 def attend(ctx: Context, attention: Attention) -> Tensor:
-    """The last product of an attention, (batch and heads, rows, columns)."""
+    """The result of an attention's last product, (batch and heads, rows, columns)."""
     leading = ctx.sizes.indices(attention.shape[:-2])
     heads = leading if len(leading) == 2 else (*leading, ONE)
     queries, turned, values = (
@@ -30,6 +30,7 @@ def attend(ctx: Context, attention: Attention) -> Tensor:
     )
     mask = _mask(ctx, attention, leading, queries.dtype)
     result = _result(ctx, (*queries.sizes[:3], values.sizes[3]), queries)
+    # A product takes keys turned, the library as they are.
     operands = [queries, permuted(turned, [0, 1, 3, 2]), values]
     refs = [None if operand is None else ctx.ref(operand) for operand in (*operands, mask)]
     ctx.call(aten.scaled_dot_product_attention.default, (*refs, 0.0, False), {"scale": attention.scale}, [result], None)
@@ -40,18 +41,20 @@ def attend(ctx: Context, attention: Attention) -> Tensor:
 
 
 def _current(ctx: Context, node: Node) -> Tensor:
-    """The operand of a product, as it was before it was copied for that; the copy where that was written to since."""
+    """An operand as it was before it was copied for the product; the copy, where the original has been written to
+    since."""
     source: Tensor = ctx.current(ctx.values[laid(node)])
     return ctx.current(ctx.values[node]) if source.base in ctx.mutated else source
 
 
 def _by_head(operand: Tensor, heads: Sequence[Index]) -> Tensor:
+    """The operand with batch and heads as two dimensions."""
     rows, columns = operand.sizes[-2:]
     return reshape(operand, (*heads, rows, columns))
 
 
 def _result(ctx: Context, sizes: tuple[Index, ...], like: Tensor) -> Buffer:
-    """Heads lie beside one another, row by row, as the library's kernels have them."""
+    """The buffer of the result, in the layout of the library's kernels: heads beside one another, row by row."""
     _, heads, rows, columns = sizes
     strides = (rows * heads * columns, columns, heads * columns, ONE)
     name = ctx.buffer(sizes, like.dtype, like.device, strides).name
@@ -60,7 +63,7 @@ def _result(ctx: Context, sizes: tuple[Index, ...], like: Tensor) -> Buffer:
 
 
 def _mask(ctx: Context, attention: Attention, heads: Sequence[Index], dtype: torch.dtype) -> Tensor | None:
-    """Everything added to the scores or put in their place as one tensor, which is added: no larger than it need be."""
+    """All masks as one tensor that is added to the scores, no larger than needed."""
     mask: Tensor | None = None
     for part in attention.masks:
         if isinstance(part, Added):
@@ -72,7 +75,8 @@ def _mask(ctx: Context, attention: Attention, heads: Sequence[Index], dtype: tor
 
 
 def _with_heads(mask: Tensor, heads: Sequence[Index], *, joined: bool = False) -> Tensor:
-    """With four dimensions: batch, heads, rows and columns; ``heads`` has both, or the scores have no heads."""
+    """A mask with four dimensions: batch, heads, rows and columns; ``heads`` has the first two, or one if the scores
+    have no heads."""
     if joined and len(heads) == 2 and mask.ndim == 3 and mask.sizes[0] != ONE:
         return reshape(mask, (*heads, *mask.sizes[1:]))
     if len(heads) == 1 and mask.ndim == 3:
@@ -87,8 +91,8 @@ def _both(left: Tensor, right: Tensor, combine: Any) -> Tensor:
 
 
 def _filled(mask: Tensor | None, condition: Tensor, part: Filled, dtype: torch.dtype) -> Tensor:
-    """Finite fills become the smallest number, which absorbs any score: a row of nothing else is weighed evenly, as in
-    eager."""
+    """A filling mask as an added one, on top of ``mask``.  Finite fills become the dtype's smallest number, which
+    absorbs any score, so that a row of nothing else is weighed evenly, as in eager."""
     fill = part.value if part.value == -math.inf else torch.finfo(dtype).min
     holds = Value(condition.expr) if part.holds else ~Value(condition.expr)
     if mask is None:
@@ -101,7 +105,7 @@ def _filled(mask: Tensor | None, condition: Tensor, part: Filled, dtype: torch.d
 
 
 def _without_empty_rows(ctx: Context, output: Tensor, mask: Tensor) -> Tensor:
-    """A softmax of nothing is NaN; the library's kernel makes it zero."""
+    """The result with NaN in rows that are masked out whole, as softmax gives; the library's kernel makes them zero."""
     largest = amax(ctx, mask, [-1], True)
     assert not isinstance(largest, Declined)
     largest = broadcast_to(largest, output.sizes)

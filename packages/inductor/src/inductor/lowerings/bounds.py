@@ -1,4 +1,4 @@
-"""Values kept within bounds: clamping, the larger and the smaller of two, what stands for NaN and infinities.
+"""Values kept within bounds: clamping, the larger and the smaller of two, replacements for NaN and infinities.
 
 Of two zeros with other signs each of eager's kernels has its own choice, which these follow.
 """
@@ -47,13 +47,14 @@ def clamp(ctx: Context, x: Tensor, min: object = None, max: object = None) -> Te
 
 
 def _is_passed_over(*ends: object) -> bool:
-    """Whether the only end is a number that this torch compares with, and NaN."""
+    """True if the only bound is NaN and this torch ignores it."""
     given = [end for end in ends if end is not None]
     return len(given) == 1 and isinstance(given[0], float) and math.isnan(given[0]) and _passes_over_nan()
 
 
 @functools.cache
 def _passes_over_nan() -> bool:
+    """True if this torch's ``clamp`` ignores a bound that is NaN; releases differ."""
     return not bool(torch.clamp(torch.zeros(1), max=math.nan).isnan())
 
 
@@ -68,8 +69,8 @@ def clamp_max(x: Value, high: Value) -> Value:
 
 
 def _extreme(op: str) -> Callable[..., Tensor | Declined]:
-    """Of two zeros eager's kernels for CPUs give the second in vectors, two of which they read at once, and the first
-    where the elements are fewer."""
+    """The lowering of ``maximum`` or ``minimum``.  Of two zeros eager's kernels for CPUs return the second in vectors,
+    two of which they read at once, and the first where the elements are fewer."""
 
     def lower(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:  # lists of tensors have a number for the second
         count = numel(broadcast_sizes(each.sizes for each in (x, y) if isinstance(each, Tensor))).as_int()
@@ -80,14 +81,15 @@ def _extreme(op: str) -> Callable[..., Tensor | Declined]:
 
 
 _TWO_VECTORS = 64
-"""Bytes."""
+"""Bytes that eager's kernels for CPUs read at once."""
 _largest, _smallest = _extreme("maximum"), _extreme("minimum")
 lowering(aten.maximum.default, aten.max.other, aten.clamp_min.Tensor)(_largest)
 lowering(aten.minimum.default, aten.min.other, aten.clamp_max.Tensor)(_smallest)
 
 
 def _but_for_nan(op: str) -> Callable[..., Tensor | Declined]:
-    """``fmax`` and ``fmin``.  Of two zeros eager's kernels for CPUs give the first, in bfloat16 the second."""
+    """The lowering of ``fmax`` or ``fmin``.  Of two zeros eager's kernels for CPUs return the first, in bfloat16 the
+    second."""
 
     def lower(ctx: Context, x: Tensor, y: Tensor) -> Tensor | Declined:
         last = promote((x, y)) == torch.bfloat16 and x.device.type == "cpu"

@@ -1,4 +1,5 @@
-"""Where lowerings put what needs memory: buffers, loop nests, library calls.  Knows nothing of particular operators."""
+"""The graph under construction: lowerings put buffers, loop nests and library calls into it.  Knows no particular
+operators."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from inductor.rewrites.layouts import Layout
 from inductor.torch_versions import OpOverload
 
 Finish = Callable[..., Sequence[tuple[Expr, torch.dtype]]]
+"""A function from the results of reductions to the values that are kept of them, each with its dtype."""
 
 
 @dataclass
@@ -76,7 +78,8 @@ class Context:
         return next(self._streams)
 
     def own(self, tensor: Tensor, node: Node) -> None:
-        """Remembers whose value a tensor is, so that realising it later uses that node's layout and name."""
+        """Remembers which node a tensor is the value of, so that realising it later uses that node's layout and
+        name."""
         (self._owners if tensor.base is None else self._windowed).setdefault(id(tensor), node)
 
     def current(self, tensor: Tensor) -> Tensor:
@@ -128,7 +131,8 @@ class Context:
         return result
 
     def strides_of(self, node: Node) -> tuple[Index, ...] | None:
-        """How the value of a node shall lie in memory: as the tracer saw it, but for images between convolutions."""
+        """The strides in which a node's value shall lie in memory: the tracer's, but for images between
+        convolutions."""
         meta = node.meta.get("val")
         if not isinstance(meta, torch.Tensor):
             return None
@@ -152,7 +156,7 @@ class Context:
         return Ref(base.name) if same else Ref(self.window(base.name, tensor, strides, offset))
 
     def _as_traced(self, node: Node, tensor: Tensor, strides: tuple[Index, ...]) -> tuple[Index, ...]:
-        """With the strides of dimensions of one element that eager has: by these, too, the library tells images whose
+        """Strides with eager's values along dimensions of one element: by these, too, the library tells images whose
         channels are innermost from others."""
         traced = self.strides_of(node)
         if traced is None or len(traced) != len(strides):
@@ -174,6 +178,7 @@ class Context:
     # -- operations ---------------------------------------------------------------------------------------------------
 
     def emit(self, operation: Operation) -> None:
+        """Appends an operation to the graph; raises for a nest that no kernel can compute."""
         if isinstance(operation, Nest):
             buffer = self.buffers[operation.name]
             if buffer.dtype not in COMPUTED or operation.device.type not in DEVICES:
@@ -181,7 +186,7 @@ class Context:
         self.operations.append(operation)
 
     def labels(self, node: Node | None = None) -> tuple[str, ...]:
-        """The operators that a nest made for ``node`` consists of."""
+        """The names of the FX nodes that a nest made for ``node`` computes: itself and pending ones before it."""
         node = node or self.node
         if node is None:
             return ()
@@ -208,6 +213,8 @@ class Context:
         name = place.buffer
         body: tuple[Statement, ...]
         if mode == "set" and not bindings:
+            # The value is named like its buffer: a kernel that takes over its readers then finds it by that name, and
+            # reads no memory.
             kept = Result(name, value.dtype)
             body = (Let(name, value), Store(name, place.index, kept))
         else:
@@ -231,6 +238,7 @@ class Context:
         statements: list[Statement] = []
         results: list[Expr] = []
         for kind, value, dtype in reductions:
+            # Every axis that is reduced may have one element: then there is no loop, and each result is its element.
             if reduced:
                 name = f"t{next(self._counter)}"
                 statements.append(Reduce(name, kind, value, dtype))
@@ -278,7 +286,7 @@ class Context:
         keepdim: bool,
         strides: tuple[Index, ...] | None,
     ) -> tuple[list[Tensor], list[Statement]]:
-        """Buffers for what is kept of a reduction, and the statements that fill them once per row."""
+        """Buffers for the kept results of a reduction, and the statements that fill them once per row."""
         kept = [(dim, size) for dim, size in enumerate(like.sizes) if keepdim or dim not in dims]
         sizes = tuple(ONE if dim in dims else size for dim, size in kept)
         where = _kept_positions(like.sizes, dims, keepdim)
@@ -287,6 +295,7 @@ class Context:
         for value, dtype in values:
             buffer = self.buffer(sizes, dtype, like.device, strides)
             index = sum((at * stride for at, stride in zip(where, buffer.strides, strict=True)), ZERO)
+            # A store reads the value by the name of its buffer, as one of a pointwise nest does: see ``store``.
             value = cast(value, compute_dtype(dtype))
             body += [Let(buffer.name, value), Store(buffer.name, index, Result(buffer.name, value.dtype))]
             outputs.append(load(buffer))
@@ -359,13 +368,14 @@ def _kept_positions(sizes: Sequence[Index], dims: Sequence[int], keepdim: bool) 
 
 
 def _parts(name: str, kind: str, dtype: torch.dtype) -> list[Expr]:
+    """The expressions by which the results of a reduction are read."""
     if kind == "welford":
         return [Result(name, dtype, part) for part in ("mean", "m2", "weight")]
     return [Result(name, dtype)]
 
 
 def _single(kind: str, value: Expr, dtype: torch.dtype) -> list[Expr]:
-    """What a reduction of one element comes to."""
+    """The results of a reduction over one element."""
     if kind == "welford":
         return [cast(value, dtype), Const(0.0, dtype), Const(1.0, dtype)]
     if kind in POSITIONS:

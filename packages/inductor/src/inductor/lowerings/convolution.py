@@ -1,4 +1,4 @@
-"""Convolutions: calls of the library, with images that lie as it works on them fastest.
+"""Convolutions: library calls on images in the layout that the library computes fastest.
 
 Which convolutions are laid out, and how, was decided for the whole graph before (``rewrites/layouts``,
 ``ctx.layouts``); here operands are brought into that layout and the result is told to have it.  A convolution that is
@@ -59,6 +59,7 @@ def convolution_backward(
             results.append(None)
             continue
         sizes = ctx.sizes.indices(meta.shape)
+        # The library returns gradients of image and weight in the layout of its operands; that of the bias is a vector.
         strides = image_strides(sizes, True) if meta.dim() == 4 else contiguous_strides(sizes)
         name = ctx.buffer(sizes, meta.dtype, meta.device, strides).name
         results.append(Buffer(name, meta.dtype, meta.device, sizes, strides))
@@ -68,7 +69,7 @@ def convolution_backward(
 
 
 def _laid(ctx: Context, image: Tensor, channels_last: bool) -> Tensor:
-    """The image with its channels innermost or not, copied only if it lies otherwise already."""
+    """The image in the wanted layout, copied only if it has another one already."""
     strides = image_strides(image.sizes, channels_last)
     image = ctx.realize(image, strides)
     # A dimension of one element lies right whatever its stride.
@@ -90,7 +91,8 @@ POINTWISE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None)
 def fold(ctx: Context, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor | None:
     """``x * scale + shift`` per channel, done by the convolution that makes ``x``; None where that does not pay.
 
-    What follows goes along where the library offers it: a sum with a tensor that is there, and a relu."""
+    A sum with a tensor that is there already and a relu behind it go along where the library offers them.
+    """
     call = _made_by(ctx, x)
     #   conv(x, W) * scale + shift == conv(x, W * scale) + (bias * scale + shift)
     # Right where nobody else reads the convolution's result, and its operands still are what they were when it was
@@ -121,7 +123,7 @@ def fold(ctx: Context, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor | None
 
 @dataclass(frozen=True, slots=True)
 class _After:
-    """What follows a normalisation: nodes that the library does along with it, and its arguments for them."""
+    """The nodes behind a normalization that the library computes along with it, and its arguments for them."""
 
     nodes: tuple[Node, ...]
     other: Tensor | None
@@ -150,7 +152,7 @@ def _emit(ctx: Context, call: Call, operands: tuple[Ref, Ref, Ref], rest: Sequen
 
 
 def _after(ctx: Context, result: Buffer) -> _After:
-    """The sum and the relu behind the norm at hand, if nobody else reads what is between."""
+    """The sum and the relu behind the current norm, if nothing else reads the values between."""
     assert ctx.node is not None
     nodes: list[Node] = []
     other = None
@@ -171,6 +173,7 @@ def _after(ctx: Context, result: Buffer) -> _After:
 
 
 def _lies_like(tensor: Tensor, result: Buffer) -> bool:
+    """True if the tensor has the result's dtype, sizes and strides."""
     layout = strided(tensor)
     alike = tensor.dtype == result.dtype and tensor.sizes == result.sizes
     return alike and layout is not None and layout[0] == result.strides and layout[1] == 0
@@ -181,7 +184,7 @@ def _only_reader(node: Node) -> Node | None:
 
 
 def _made_by(ctx: Context, x: Tensor) -> Call | None:
-    """The convolution that makes ``x`` for the norm at hand and nobody else."""
+    """The convolution that makes ``x`` for the current norm alone."""
     assert ctx.node is not None
     source = ctx.node.args[0]
     if not isinstance(source, Node) or len(source.users) != 1 or source not in ctx.layouts or x.base is None:
@@ -194,13 +197,16 @@ def _made_by(ctx: Context, x: Tensor) -> Call | None:
 
 
 def _known(ctx: Context, ref: Ref) -> Tensor | None:
+    """The buffer of an argument as a tensor; None for a window, which is no whole buffer."""
     return load(ctx.buffers[ref.name]) if ref.name in ctx.buffers else None
 
 
 def _changed(ctx: Context, refs: Sequence[Ref]) -> bool:
+    """True if the graph has written to one of the buffers so far."""
     return any((ctx.views[ref.name].base if ref.name in ctx.views else ref.name) in ctx.mutated for ref in refs)
 
 
 def _pays(weight: Tensor, result: Tensor) -> bool:
+    """True if scaling the weights at every call is cheaper than a pass over the result."""
     have, made = weight.numel.as_int(), result.numel.as_int()
     return have is not None and made is not None and have * costs.CPU.cheaper_weights <= made

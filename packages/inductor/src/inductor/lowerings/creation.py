@@ -1,4 +1,4 @@
-"""Tensors made of nothing but numbers and positions: they cost no memory until somebody asks for it.
+"""Tensors made of numbers and positions alone: they take no memory until something needs it.
 
 ``of_any_size`` marks those that are right for sizes that only the data tell: they read nothing, so there is nothing
 whose bounds could be missed.  ``**_`` swallows the layout, which ``lower`` has checked as it has the dtype, and
@@ -185,6 +185,7 @@ def eye(
 
 
 def _triangle(x: Tensor, diagonal: int, op: str) -> Tensor | Declined:
+    """``tril`` or ``triu``."""
     if x.dtype.is_complex:
         return Declined("complex numbers")
     row, column = positions(x.sizes)[-2:]
@@ -204,7 +205,7 @@ def triu(ctx: Context, x: Tensor, diagonal: int = 0) -> Tensor | Declined:
 
 
 def uninitialised(ctx: Context, size: Sequence[object], dtype: torch.dtype, device: object) -> Any:
-    """Memory whose contents nobody may rely on: zero, which is free where it is overwritten."""
+    """A tensor with unspecified contents: zeros, which cost nothing where they are overwritten."""
     # Torch fills with NaN, or the largest integer, to make mistakes visible: zero would hide them.
     if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
         return Declined("memory that torch fills, since deterministic algorithms were asked for")

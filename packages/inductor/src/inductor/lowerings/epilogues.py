@@ -1,4 +1,4 @@
-"""A product of matrices with a bias and an activation, as the one call that torch has for them."""
+"""A matrix product with a bias and an activation as the one library call that computes all three."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from inductor.torch_versions import aten
 
 
 def multiply_and_activate(ctx: Context, epilogue: Epilogue) -> Tensor:
-    """The activation's result; the graph asks for it later, when what it is made from may have been written to."""
+    """Emits the call at the place of the product and returns the activation's result; by the time the graph gets to the
+    activation, the operands may have been written to."""
     product, shape = epilogue.product, epilogue.activation.meta["val"].shape
     meta = product.meta["val"]
     ctx.begin(product, [meta])

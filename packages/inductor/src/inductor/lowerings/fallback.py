@@ -1,4 +1,4 @@
-"""Operators that run as they are: library kernels, and whatever has no lowering or was declined.
+"""Calls of torch's own operators: library kernels, and whatever has no lowering or was declined.
 
 The arguments get memory with eager's strides, the results have the strides the tracer saw.  Nothing is refused here
 but results that are neither tensors nor an integer.
@@ -42,6 +42,7 @@ def call_operator(ctx: Context, node: Node, args: object, kwargs: object, reason
 
 
 def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason: str | None) -> Any:
+    """Emits the call, with buffers for its results, and reads from them the sizes that only they tell."""
     if metas is None and [str(result.type) for result in schema_of(target).returns] == ["Tensor"]:
         raise UnsupportedGraph(f"{ctx.node}, of which the tracer does not say what it returns")
     refs = _with_refs(ctx)
@@ -54,6 +55,7 @@ def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason:
     buffers = [_result(ctx, leaf) for leaf in leaves]
     ctx.call(target, call_args, call_kwargs, buffers, reason)
     tensors = [buffer for buffer in buffers if buffer is not None]
+    # Sizes that are not understood are read from the result that has them.
     for place, dim, symbol in ctx.sizes.to_read:
         ctx.call(aten.sym_size.int, [Ref(tensors[place].name), dim], {}, [], None, symbol)
     _note_views(ctx, target, call_args, [tensor.name for tensor in tensors])
@@ -70,7 +72,8 @@ def _map(refs: Callable[[Any], Any], value: object) -> Any:
 
 
 def _with_refs(ctx: Context) -> Callable[[Any], Any]:
-    """Tensors get memory; what a float is made of is written where the call is."""
+    """A function that turns operands into arguments of a call: tensors get memory, floats made of sizes become
+    expressions."""
 
     def refs(value: object) -> Any:
         if isinstance(value, Tensor):
@@ -81,6 +84,8 @@ def _with_refs(ctx: Context) -> Callable[[Any], Any]:
 
 
 def _result(ctx: Context, meta: object) -> Buffer | None:
+    """The buffer of a result with exactly the tracer's strides, which need not be dense; None for a result without
+    memory."""
     if meta is None or isinstance(meta, (bool, int, float)):  # a number that follows from the shapes needs no memory
         return None
     if not isinstance(meta, torch.Tensor):
@@ -95,7 +100,7 @@ def _result(ctx: Context, meta: object) -> Buffer | None:
 
 
 def _note_views(ctx: Context, target: object, args: object, results: Sequence[str]) -> None:
-    """What a call gives as a view is read wherever that which it views is."""
+    """Notes results that are views: their memory is that of the buffer they view, which orders reads and writes."""
     if not gives_views(target):
         return
     viewed = next((leaf.name for leaf in pytree.tree_leaves(args) if isinstance(leaf, Ref)), None)

@@ -1,4 +1,4 @@
-"""Operators on lists of tensors: what the single operator means, for each.
+"""Operators on lists of tensors: the lowering of the single operator, applied to each.
 
 An optimizer step becomes one nest per parameter, which the scheduler treats as any other.
 """

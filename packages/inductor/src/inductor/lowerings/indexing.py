@@ -1,4 +1,4 @@
-"""Reading at places that come from tensors.
+"""Gathers: reads at positions that come from tensors.
 
 A position read from a tensor becomes a symbol of the index, bound to the expression that computes it.  The operator
 ``wrapped`` counts from the end where the position is negative, as indexing does; ``within`` does not, as gather and
@@ -47,7 +47,8 @@ def place(order: int, size: Index) -> Symbol:
 
 
 def decline_empty_axis(places: Iterable[tuple[Symbol, Expr]]) -> Declined | None:
-    """Where an axis has no elements, no position can be moved inside of it for the call to raise afterwards."""
+    """The refusal of an axis that may have no elements: there is no element to read in the place of one outside until
+    the call raises."""
     for symbol, _ in places:
         assert symbol.size is not None
         if not (symbol.size - 1).is_nonnegative():
@@ -63,6 +64,7 @@ def gather_at(
         return declined
     symbols = [symbol for symbol, _ in places]
     most = _most_inlined(x, sizes)
+    # A costly element would be computed again for every position that picks it.
     if cost(x.expr, most + 1) > most or _has_places(x) or not bindable(x.expr, symbols):
         x = ctx.realize(x)
     element = at(x, indices)
@@ -72,8 +74,8 @@ def gather_at(
 
 
 def _most_inlined(x: Tensor, sizes: tuple[Index, ...]) -> int:
-    """The work per element up to which computing what is picked beats putting all of ``x`` into memory first: much,
-    where little is picked."""
+    """The largest cost of an element at which computing the picked elements beats storing all of ``x`` first: high,
+    where few are picked."""
     everything, picked = x.numel.as_int(), numel(sizes).as_int()
     return (
         costs.ANY.picked_inline
@@ -83,6 +85,7 @@ def _most_inlined(x: Tensor, sizes: tuple[Index, ...]) -> int:
 
 
 def _has_places(x: Tensor) -> bool:
+    """True if the expression reads at positions itself, or depends on them otherwise: not to be nested."""
     return any(load.bindings for load in loads(x.expr)) or any(
         isinstance(node, Masked | IndexValue) for node in walk(x.expr)
     )
@@ -128,12 +131,13 @@ def embedding(
 def spread(
     ctx: Context, x: Tensor, indices: Sequence[Tensor | None]
 ) -> tuple[tuple[Index, ...], list[Index], list[tuple[Symbol, Expr]]] | Declined:
-    """The shape that ``x[indices]`` has, and where in ``x`` each of its elements lies."""
+    """The shape of ``x[indices]``, the index in ``x`` of each of its elements, and the positions bound in it."""
     if any(index is not None and index.dtype not in INTEGERS[:2] for index in indices) or x.dtype.is_complex:
         return Declined("a mask as index: how many elements there are is known only at run time")
     picked = [dim for dim, index in enumerate(indices) if index is not None]
     shape = broadcast_sizes(index.sizes for index in indices if index is not None)
     together = picked == list(range(picked[0], picked[-1] + 1))
+    # As in NumPy: indexed dimensions that stand together are replaced in place, others move to the front.
     lead = picked[0] if together else 0
     rest = [dim for dim in range(x.ndim) if dim not in picked]
     before, after = rest[:lead], rest[lead:]

@@ -1,4 +1,4 @@
-"""Batch and group normalisation, forward and backward: statistics over some dimensions, then a pass that uses them.
+"""Batch and group normalization, forward and backward: statistics over some dimensions, then a pass that uses them.
 
 Statistics are float32 for half types and narrowed only where they are kept for backward (``_saved_dtype``): what eager
 keeps is what backward is given.  Channels are dimension 1.
@@ -31,7 +31,7 @@ def along(tensor: Tensor, like: Tensor, dim: int = 1) -> Value:
 
 
 def others(x: Tensor) -> list[int]:
-    """All dimensions but that of the channels."""
+    """The dimensions of ``x`` but that of the channels."""
     return [dim for dim in range(x.ndim) if dim != 1]
 
 
@@ -41,7 +41,8 @@ def others(x: Tensor) -> list[int]:
 def _normalised(
     x: Tensor, mean: Value, scale: Value, weight: Tensor | None, bias: Tensor | None, *, plus_zero: bool
 ) -> Tensor:
-    """``plus_zero``: eager adds a zero where there is no bias, so that no zero is negative."""
+    """``(x - mean) * scale * weight + bias``.  With ``plus_zero`` a missing bias counts as 0, as eager adds it: no zero
+    is negative then."""
     value = (Value(x.expr) - mean) * scale
     if weight is not None:
         value = value * along(weight, x)
@@ -53,11 +54,13 @@ def _normalised(
 
 
 def _nothing(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """An empty tensor, in the place of statistics that are not kept."""
     return Tensor((ZERO,), dtype, x.device, Const(0.0, compute_dtype(dtype)))
 
 
 def _saved_dtype(ctx: Context, x: Tensor) -> torch.dtype:
     # The tracer's dtype of the second result; a form with one result keeps nothing.
+    """The dtype of the statistics kept for backward."""
     return ctx.dtypes[1] if len(ctx.dtypes) > 1 else compute_dtype(x.dtype)
 
 
@@ -169,6 +172,8 @@ def batch_norm(
     for running, batch in ((running_mean, mean), (running_var, variance)):
         if running is None:
             continue
+        # Written in place: the operator's schema does not say so, and ``lower`` has computed what reads the old
+        # contents.
         running = ctx.realize(running)
         assert running.base is not None
         ctx.mutated.add(running.base)

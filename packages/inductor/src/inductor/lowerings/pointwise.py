@@ -1,4 +1,5 @@
-"""Operators that compute each element from the elements at the same place: data rows, promotion done once.
+"""Pointwise operators: each element is computed from the elements at the same place.  Data rows; promotion is done
+once.
 
 A row names the operator, how its operands promote and its formula.  The first ``operands`` arguments take part in
 promotion and broadcasting; the rest are parameters of the formula.
@@ -52,6 +53,7 @@ from inductor.torch_versions import OpOverload, aten
 Formula = Callable[..., Value]
 INF = math.inf
 UNKNOWN = "a parameter that is known only when it runs"
+"""The reason for leaving a call with a symbolic parameter to torch."""
 EVERYWHERE, ON_GPUS = ("cpu", "cuda"), ("cuda",)
 
 
@@ -65,8 +67,8 @@ def elementwise(
 ) -> Tensor | Declined:
     """Applies ``formula`` to promoted, broadcast operands.
 
-    One that jumps, as comparisons do, is given half precision as memory holds it.  ``wide`` are the kinds of devices
-    where eager takes a number beside half precision as it is; elsewhere it rounds the number first.
+    A formula that ``jumps``, as comparisons do, gets half precision rounded as memory holds it.  ``wide`` are the kinds
+    of devices where eager takes a number beside half precision as it is; elsewhere it rounds the number first.
     """
     tensors = [operand for operand in operands if isinstance(operand, Tensor)]
     if any(tensor.dtype.is_complex for tensor in tensors) or any(isinstance(operand, complex) for operand in operands):
@@ -294,7 +296,8 @@ def lerp_scalar(start: Value, end: Value, weight: float) -> Value:
 
 @row(aten.lerp.Tensor, operands=3)
 def lerp(start: Value, end: Value, weight: Value) -> Value:
-    """From the nearer end, rounded once: what lies between the ends of a dtype must not leave it on the way."""
+    """Interpolates from the nearer end, rounded once: what lies between the ends of a dtype must not leave it on the
+    way."""
     near = absolute(weight) < 0.5
     return call("fma", end - start, where(near, weight, weight - 1.0), where(near, start, end))
 
@@ -317,6 +320,7 @@ def div_mode(ctx: Context, x: Tensor, y: Any, rounding_mode: str | None = None) 
 
 
 def _truncated_quotient(dtype: torch.dtype, x: Value, y: Value) -> Value:
+    """A quotient in half precision, rounded to it before it is cut off."""
     return call("trunc", Value(Apply("rounded", ((x / y).expr,), torch.float32, dtype)))
 
 
@@ -455,6 +459,7 @@ def where_(ctx: Context, condition: Tensor, then: object, other: object) -> Tens
 
 
 def _choice(condition: Tensor, then: Any, other: Any) -> Tensor | Declined:
+    """``where`` of operands that take part in promotion, but for the condition."""
     if any(isinstance(v, complex) or (isinstance(v, Tensor) and v.dtype.is_complex) for v in (then, other)):
         return Declined("complex numbers")
     dtype = promote((then, other))
@@ -488,7 +493,7 @@ def masked_fill(ctx: Context, x: Tensor, mask: Tensor, value: object) -> Tensor 
 
 @lowering(aten.round.decimals)
 def round_decimals(ctx: Context, x: Tensor, *, decimals: int = 0) -> Tensor | Declined:
-    """Half an even digit, counted from the point to the right, or to the left where there are fewer than none."""
+    """Rounds halves to the even digit at ``decimals`` places right of the point, or left of it where negative."""
     if not x.dtype.is_floating_point:
         return Declined("numbers that are not real floats")
     x, power = as_stored(x), 10.0 ** abs(decimals)

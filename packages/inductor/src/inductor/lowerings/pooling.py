@@ -1,4 +1,4 @@
-"""Pooling, forward and backward: every result is made of the elements of one window of its input.
+"""Pooling, forward and backward: every result is computed from the elements of one window of its input.
 
 Small windows are written out in the expression, so that pooling is fused with what is around it; larger ones are
 reductions.  Backward, every element of the input asks the windows that it lies in, so that nothing is scattered.
@@ -53,20 +53,20 @@ def _adaptive(x: Tensor, pooled: Sequence[Index], ndim: int) -> list[Windows] | 
 
 
 def _result_sizes(ctx: Context) -> tuple[Index, ...]:
-    """What the tracer says of the first result."""
+    """The sizes of the first result, from the tracer."""
     assert ctx.node is not None
     meta = ctx.node.meta["val"]
     return ctx.sizes.indices((meta[0] if isinstance(meta, list | tuple) else meta).shape)
 
 
 def _read_often(ctx: Context, x: Tensor, windows: Sequence[Windows]) -> Tensor:
-    """``x`` as something that the windows may read: with memory where it would be computed for several of them."""
+    """``x`` in a form that overlapping windows may read: in memory where it would be computed for several of them."""
     overlap = any(w.most_over_one > 1 for w in windows)
     return ctx.realize(x) if overlap and cost(x.expr, costs.ANY.plain_read + 1) > costs.ANY.plain_read else x
 
 
 def _every(conditions: Sequence[Expr]) -> Value:
-    """One condition for several; those that always hold are left out."""
+    """The conjunction of conditions; those that always hold are left out."""
     result = Value(Const(True, torch.bool))
     for condition in conditions:
         if not isinstance(condition, Const):
@@ -78,21 +78,24 @@ def _every(conditions: Sequence[Expr]) -> Value:
 
 
 def _is_there(windows: Sequence[Windows], outer: Sequence[Index], taps: Sequence[Index]) -> Value:
+    """The condition for an element of a window to exist."""
     return _every([check for w, at_, tap in zip(windows, outer, taps, strict=True) for check in w.bounds(at_, tap)])
 
 
 def _element(x: Tensor, windows: Sequence[Windows], result: Sequence[Index], taps: Sequence[Index], fill: Any) -> Value:
-    """One element of the window that makes the element at ``result``; ``fill`` where there is none."""
+    """One element of the window behind the result at ``result``; ``fill`` where the window reaches outside."""
     lead, outer = result[: -len(windows)], result[-len(windows) :]
     places = [w.place(at_, tap) for w, at_, tap in zip(windows, outer, taps, strict=True)]
     return masked(_is_there(windows, outer, taps), Value(at(x, [*lead, *places])), fill)
 
 
 def _taps(windows: Sequence[Windows]) -> Iterator[tuple[Index, ...]]:
+    """The positions within a window, the last dimension fastest."""
     return itertools.product(*([Index.of(k) for k in range(w.taps)] for w in windows))
 
 
 def _is_written_out(windows: Sequence[Windows]) -> bool:
+    """True for windows small enough to be written out as an expression; others are reductions."""
     return math.prod(w.taps for w in windows) <= costs.ANY.window_written_out
 
 
@@ -117,7 +120,7 @@ def _lowest(dtype: torch.dtype) -> float | int:
 
 
 def largest(ctx: Context, x: Tensor, windows: Sequence[Windows]) -> list[Tensor] | Declined:
-    """The largest element of every window, and where it lies in the flattened last dimensions."""
+    """The largest element of every window, and its position in the flattened last dimensions."""
     sizes = _result_sizes(ctx)
     if any(size == 0 for size in sizes):
         return EMPTY
@@ -126,6 +129,7 @@ def largest(ctx: Context, x: Tensor, windows: Sequence[Windows]) -> list[Tensor]
         return _largest_by_reduction(ctx, x, sizes, windows)
     place = positions(sizes)
     outer = place[-len(windows) :]
+    # Elements outside are as low as there are, so that they are never the largest of a window.
     values = [_element(x, windows, place, taps, _lowest(x.dtype)) for taps in _taps(windows)]
     highest = values[0]
     for value in values[1:]:
@@ -137,10 +141,11 @@ def largest(ctx: Context, x: Tensor, windows: Sequence[Windows]) -> list[Tensor]
 def _where_largest(
     windows: Sequence[Windows], outer: Sequence[Index], values: Sequence[Value], highest: Value
 ) -> Value:
-    """The first place of the largest element, or the last NaN: what is outside never wins, not even a tie."""
+    """The position of the first largest element, or of the last NaN; positions outside never win, not even a tie."""
     taps = list(_taps(windows))
     places = [_narrow(_flat(windows, outer, tap)) for tap in taps]
     position = Value(number(-1, places[0].dtype))
+    # Backwards, so that the first of equal elements is chosen last and stays.
     for tap, value, here in reversed(list(zip(taps, values, places, strict=True))):
         inside, found = _is_there(windows, outer, tap), equal(value, highest)
         position = where(found if isinstance(inside.expr, Const) else inside & found, here, position)
@@ -157,6 +162,7 @@ def _narrow(position: Index) -> Value:
 
 
 def _flat(windows: Sequence[Windows], outer: Sequence[Index], taps: Sequence[Index]) -> Index:
+    """The position of a window's element in the flattened last dimensions."""
     position = ZERO
     for w, at_, tap in zip(windows, outer, taps, strict=True):
         position = position * w.size + w.place(at_, tap)
@@ -166,12 +172,14 @@ def _flat(windows: Sequence[Windows], outer: Sequence[Index], taps: Sequence[Ind
 def _largest_by_reduction(
     ctx: Context, x: Tensor, sizes: tuple[Index, ...], windows: Sequence[Windows]
 ) -> list[Tensor] | Declined:
+    """The same for large windows, by a reduction over them; its position within the window is taken apart again."""
+    # A tie of the lowest number with an element outside would give a position outside.
     if not all(w.is_even for w in windows):
         return Declined("large windows that reach outside: their largest element may lie there")
     outer = positions(sizes)[-len(windows) :]
 
     def finish(best: Expr, order: Expr) -> Sequence[tuple[Expr, torch.dtype]]:
-        """``order`` counts within the window."""
+        """The largest element, and its position from ``order``, which counts within the window."""
         rest, place, step = Value(order), Value(number(0, torch.int64)), ONE
         for w, at_ in zip(reversed(windows), reversed(outer), strict=True):
             quotient = call("floordiv", rest, w.taps)
@@ -186,12 +194,13 @@ def _largest_by_reduction(
 def largest_backward(
     ctx: Context, grad: Tensor, x: Tensor, indices: Tensor, windows: Sequence[Windows]
 ) -> Tensor | Declined:
-    """Every element adds up the gradients of the windows whose largest element it is."""
+    """The gradient of max pooling: every element adds up the gradients of the windows whose largest element it is."""
     layout = strided(x)
     if x.device.type == "cpu" and (layout is None or layout[0][-1] == 1):
         return Declined("windows along the lanes of a vector: scattering is faster")
     place = positions(x.sizes)
     inner = place[-len(windows) :]
+    # The flattened position of the element itself, to compare with the positions kept by forward.
     here = ZERO
     for w, at_ in zip(windows, inner, strict=True):
         here = here * w.size + at_
@@ -203,8 +212,8 @@ def largest_backward(
 
 
 def _gathered(x: Tensor, windows: Sequence[Windows], part: Callable[[Sequence[Index]], Value]) -> Tensor | Declined:
-    """Adds up, for every element of ``x``, what the windows over it give, in the order of the windows; from zero on, as
-    eager does, so that no zero is negative."""
+    """The sum of ``part`` over the windows that cover each element of ``x``, in their order.  It starts from zero, as
+    eager's does, so that no zero is negative."""
     orders = [range(w.most_over_one) for w in windows]
     if math.prod(len(order) for order in orders) > costs.ANY.window_written_out:
         return Declined("too many windows over one element")
@@ -225,7 +234,7 @@ def _gathered(x: Tensor, windows: Sequence[Windows], part: Callable[[Sequence[In
 def average(
     ctx: Context, x: Tensor, windows: Sequence[Windows], with_padding: bool = True, divisor: int | None = None
 ) -> Tensor | Declined:
-    """The mean of every window, over the elements that count or as many as ``divisor`` says."""
+    """The mean of every window, over the elements that count, or divided by ``divisor``."""
     sizes = _result_sizes(ctx)
     if divisor == 0 or not x.dtype.is_floating_point or any(size == 0 for size in sizes):
         return Declined("nothing to pool, no divisor, or numbers that are not real floats")
@@ -247,6 +256,7 @@ def average(
 def _mean(
     total: Value, windows: Sequence[Windows], outer: Sequence[Index], with_padding: bool, divisor: int | None
 ) -> Value:
+    """A window's sum divided by ``divisor`` or by the number of its elements that count."""
     if divisor is not None:
         return total / float(divisor)
     if all(w.is_full(with_padding) for w in windows):
@@ -261,7 +271,7 @@ def average_backward(
     ctx: Context, grad: Tensor, x: Tensor, windows: Sequence[Windows], with_padding: bool = True,
     divisor: int | None = None,
 ) -> Tensor | Declined:  # fmt: skip
-    """Every element adds up its share of the windows over it."""
+    """The gradient of an average: every element adds up its share of the windows over it."""
     spread = any(w.taps != 1 and isinstance(w, Regular) and w.spread != 1 for w in windows)
     if divisor == 0 or spread or not x.dtype.is_floating_point:
         return Declined("no divisor, spread windows, or numbers that are not real floats")
@@ -324,8 +334,8 @@ def _avg_pool_backward(ndim: int) -> Lowering:
 
 
 def _with_adaptive(ndim: int, lower: Callable[..., Any], pooled_argument: int | None) -> Lowering:
-    """``lower`` with windows between the first argument and the rest; their number is that of the result or of the
-    gradient, which is the first argument then and followed by the input."""
+    """``lower`` for adaptive windows.  Their number is that of the result; backward, that of the gradient, which is
+    then the first argument and followed by the input."""
 
     def lowered(ctx: Context, *args: Any) -> Any:
         x, pooled = (args[0], _result_sizes(ctx)) if pooled_argument is None else (args[1], args[0].sizes)

@@ -1,4 +1,5 @@
-"""Products of matrices are calls of the library; what it would need a pass for is left to the kernels behind."""
+"""Matrix products as library calls; a bias that the library would add in a pass of its own is left to the kernels
+behind."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from inductor.torch_versions import aten
 def addmm(
     ctx: Context, bias: Tensor, left: Tensor, right: Tensor, *, beta: object = 1, alpha: object = 1
 ) -> Tensor | Declined:
-    """The library adds a bias by writing it to the result first; a kernel that reads the result adds it for nothing."""
+    """A product and its bias as a library call and a sum.  The library adds a bias by writing it to the result first; a
+    kernel that reads the result anyway adds it for nothing."""
     assert ctx.node is not None
     whole = left.dtype in (torch.float32, torch.float64)  # in half types the sum would be rounded twice
     pays = _only_kernels_read(ctx.node) or (bias.ndim == 1 and _adds_slowly(left))
@@ -34,7 +36,8 @@ def addmm(
 
 
 def _adds_slowly(left: Tensor) -> bool:
-    """On GPUs, the products that add a bias are slower in full precision by more than a kernel takes that adds it."""
+    """True for full precision on GPUs: there the library's products with a bias are slower by more than a kernel that
+    adds it takes."""
     return left.device.type == "cuda" and torch.get_float32_matmul_precision() == "highest"
 
 

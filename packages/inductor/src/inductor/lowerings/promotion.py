@@ -33,7 +33,7 @@ def category(dtype: torch.dtype) -> int:
 
 
 def scalar_dtype(value: Index | Real | bool | int | float) -> torch.dtype:
-    """What a Python number promotes as."""
+    """The dtype that a Python number takes part in promotion with."""
     if isinstance(value, bool):
         return torch.bool
     if isinstance(value, float | Real):
@@ -59,6 +59,7 @@ def promote(operands: Sequence[Operand]) -> torch.dtype:
         if result is None:
             result = best
         elif category(best) > category(result):
+            # A complex number beside float tensors is complex of their width: ``promote_types`` finds it.
             result = torch.promote_types(result, best) if category(best) == 3 else best
     if result is None:
         raise ValueError("nothing to promote")

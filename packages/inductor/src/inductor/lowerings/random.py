@@ -1,4 +1,4 @@
-"""Random numbers.  By default torch's operators draw them from its own stream, in eager's order.
+"""Random numbers. By default torch's operators draw them from its own stream, in eager's order.
 
 With ``Options.random = "fused"`` they are computed where they are used: from a seed that torch's generator draws once
 per call, and the number of the element.  A mask of dropout then costs no memory, and is the same wherever it is read.
@@ -21,8 +21,9 @@ from inductor.lowerings.values import Tensor, as_index_value, compute_dtype, con
 from inductor.torch_versions import aten
 
 STREAM = 1 << 40
-"""How far apart the numbers of two operators of a graph lie: no tensor has so many elements."""
+"""The distance between the streams of two operators of a graph: no tensor has so many elements."""
 FROM_EAGER = Declined("random numbers come from torch's own stream")
+"""The answer where numbers come from torch's own stream."""
 
 
 def _seed(ctx: Context, device: torch.device) -> Expr:
@@ -44,6 +45,7 @@ def drawn(ctx: Context, op: str, sizes: tuple[Index, ...], dtype: torch.dtype, d
 
 
 def _filled(ctx: Context, op: str, sizes: tuple[Index, ...], dtype: torch.dtype | None, device: object) -> Any:
+    """A tensor of random numbers, where kernels draw them."""
     dtype, device = dtype or torch.get_default_dtype(), torch.device(device or "cpu")
     if not ctx.fused_random or not dtype.is_floating_point:
         return FROM_EAGER
@@ -73,7 +75,7 @@ def randn_like(ctx: Context, x: Tensor, *, dtype: object = None, device: object 
 
 
 def _truths(ctx: Context, x: Tensor, probability: float) -> Value:
-    """True with this probability."""
+    """Bools that are true with this probability."""
     return drawn(ctx, "rand", x.sizes, torch.float32, x.device) < probability
 
 
@@ -88,6 +90,7 @@ def bernoulli(ctx: Context, x: Tensor, p: float = 0.5, *, generator: object = No
 def native_dropout(ctx: Context, x: Tensor, p: float, train: bool | None = True) -> list[Tensor] | Declined:
     if not ctx.fused_random or train is False or not 0 <= p < 1:
         return FROM_EAGER
+    # The mask is a result of its own, which backward reads: computed once, not in both.
     kept = ctx.realize(Tensor(x.sizes, torch.bool, x.device, _truths(ctx, x, 1.0 - p).expr))
     scaled = Value(x.expr) * Value(kept.expr).to(x.expr.dtype) * (1.0 / (1.0 - p))
     return [pure(x, scaled.expr), kept]

@@ -20,20 +20,21 @@ _TAKE_REALS = frozenset(
         aten.mul.Scalar, aten.div.Scalar, aten.pow.Tensor_Scalar, aten.maximum.default, aten.minimum.default,
     )
 )  # fmt: skip
-"""Operators whose second operand may be one."""
+"""Operators whose second operand may be a float known only at run time."""
 
 _OF_TWO = {"Add": "add", "Mul": "mul", "IntTrueDiv": "div", "FloatTrueDiv": "div", "FloatPow": "pow"}
+"""The operators of ``ir/ops`` for the tracer's operators on floats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """What a Python float would be; it promotes as one."""
+    """A float known only at run time, in the place of a Python float; it promotes as one."""
 
     expr: Expr
 
 
 def takes_reals(target: OpOverload, operands: Sequence[object]) -> bool:
-    """Whether the lowering of such a call reckons with what floats known only at run time it is given."""
+    """True if the lowering of such a call can deal with the run-time floats among its operands."""
     places = [place for place, operand in enumerate(operands) if isinstance(operand, Real)]
     return not places or (places == [1] and target in _TAKE_REALS)
 
@@ -51,7 +52,7 @@ def real(sizes: Sizes, value: torch.SymFloat) -> Real:
 
 
 def _is_positive(sizes: Sizes, expr: Any, shape_env: Any) -> bool:
-    """By what its parts may be, or by what the tracer has compared."""
+    """True if the expression is known to be positive, by the ranges of its parts or by what the tracer has compared."""
     whole = _whole(expr)
     if whole is None:
         return False
@@ -63,7 +64,8 @@ def _is_positive(sizes: Sizes, expr: Any, shape_env: Any) -> bool:
 
 
 def _whole(expr: Any) -> Any:
-    """The tracer's expression of a whole number that is written as a float, or None."""
+    """The tracer's expression of a whole number that is written as a float, without the conversions; None for any
+    other."""
     if expr.is_integer:
         return expr
     if expr.is_Float:
@@ -76,6 +78,7 @@ def _whole(expr: Any) -> Any:
 
 
 def _double(sizes: Sizes, expr: Any, shape_env: Any) -> Expr:
+    """The tracer's expression as an expression in double precision, as Python computes it."""
     if expr.is_number:
         return Const(float(expr), torch.float64)
     if expr.is_integer:
@@ -83,6 +86,7 @@ def _double(sizes: Sizes, expr: Any, shape_env: Any) -> Expr:
     kind = type(expr).__name__
     if kind == "ToFloat":
         return _double(sizes, expr.args[0], shape_env)
+    # Python raises for a division by zero, which neither a kernel nor a library call would.
     if _OF_TWO.get(kind) == "div" and not _is_positive(sizes, expr.args[1], shape_env):
         raise UnsupportedGraph(f"a division by {expr.args[1]}, which may be 0")
     if kind in _OF_TWO:

@@ -1,4 +1,4 @@
-"""Reductions, and what is made of several of them: softmax and the like.
+"""Reductions, and operators made of several of them: softmax, log-softmax and layer norm.
 
 Each reads its input where it lies; what a reduction needs of another is left to the scheduler, which lays nests over
 the same rows into one kernel.
@@ -62,7 +62,7 @@ def reduce(
 
 
 def count(x: Tensor, dims: Sequence[int], dtype: torch.dtype) -> Value:
-    """How many elements are reduced, as a number."""
+    """The number of elements that are reduced, as a value of ``dtype``."""
     # An index, as sizes may be symbols.
     total = Index.of(1)
     for dim in dims:
@@ -74,7 +74,7 @@ def count(x: Tensor, dims: Sequence[int], dtype: torch.dtype) -> Value:
 
 
 def _summed_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
-    """Torch adds up whole numbers and truths in 64 bits."""
+    """The dtype of a sum or product: torch adds up integers and bools in 64 bits."""
     return dtype or (torch.int64 if category(x.dtype) < 2 else x.dtype)
 
 
@@ -124,6 +124,7 @@ def all_(ctx: Context, x: Tensor, dim: Dims = None, keepdim: bool = False) -> Te
 
 
 def _truth(ctx: Context, x: Tensor, kind: str, dim: Dims, keepdim: bool) -> Tensor | Declined:
+    """``any`` or ``all`` of the elements as bools."""
     if x.dtype.is_complex:
         return Declined("complex numbers")
     # Of `any` and `all`, unlike of sums, an empty list of dimensions means none.
@@ -138,20 +139,21 @@ def _truth(ctx: Context, x: Tensor, kind: str, dim: Dims, keepdim: bool) -> Tens
 
 
 NO_EXTREME = Declined("an extreme of as many elements as only data can tell: of none, that is an error")
+"""The answer for an extreme over a data-dependent number of elements: over none, eager raises."""
 
 
 def _perhaps_nothing(x: Tensor, dims: Sequence[int]) -> bool:
-    """Whether there may be no element, of which eager says that there is no extreme."""
+    """True if there may be no element, over which eager refuses to take an extreme."""
     return any(x.sizes[dim] == 0 or x.sizes[dim].unbounded for dim in dims)
 
 
 def _extreme_kind(x: Tensor, kind: str) -> str:
-    """The largest of truths is whether any is true."""
+    """The reduction for an extreme of this dtype: the largest of bools is whether any is true."""
     return {"max": "any", "min": "all"}[kind] if x.dtype == torch.bool else kind
 
 
 def _ordered(x: Tensor) -> Expr:
-    """The element as something that has an order on every target: truths are numbers."""
+    """The element in a dtype that has an order on every target: bools become integers."""
     return cast(x.expr, torch.int32) if x.dtype == torch.bool else x.expr
 
 
@@ -168,6 +170,7 @@ def amin(ctx: Context, x: Tensor, dim: Dims = (), keepdim: bool = False) -> Tens
 def _outermost(
     ctx: Context, x: Tensor, kind: str, dims: Sequence[int], keepdim: bool, dtype: torch.dtype
 ) -> Tensor | Declined:
+    """One extreme, or the position of one, unless there may be no element."""
     element = as_stored(x) if kind in POSITIONS else x
     return NO_EXTREME if _perhaps_nothing(x, dims) else reduce(ctx, x, kind, dims, keepdim, Value(element.expr), dtype)
 
@@ -184,6 +187,7 @@ def min_all(ctx: Context, x: Tensor) -> Tensor | Declined:
 
 def _extreme(ctx: Context, x: Tensor, kind: str, dim: int, keepdim: bool) -> list[Tensor] | Declined:
     # Largest and place in one pass, by two accumulators.
+    """The largest or smallest element and its position, in one pass with two accumulators."""
     if _perhaps_nothing(x, dims_of(x, dim)):
         return NO_EXTREME
     return ctx.reduce(
@@ -223,7 +227,7 @@ def moments(
     ctx: Context, x: Tensor, dims: Sequence[int], correction: float, keepdim: bool, finish: Callable[..., Any],
     dtype: torch.dtype | None = None,
 ) -> list[Tensor]:  # fmt: skip
-    """Mean and variance in one stable pass, in ``dtype``; ``finish(mean, variance)`` says what is kept."""
+    """Mean and variance in one stable pass, in ``dtype``; ``finish(mean, variance)`` returns the values to keep."""
     dtype = dtype or compute_dtype(x.dtype)
 
     def outcome(mean: Expr, m2: Expr, weight: Expr) -> Sequence[tuple[Expr, torch.dtype]]:
@@ -341,6 +345,7 @@ def log_softmax(ctx: Context, x: Tensor, dim: int, half_to_float: bool = False) 
 def softmax_backward(
     ctx: Context, grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype
 ) -> Tensor | Declined:
+    """The gradient of softmax from its result: ``y * (g - sum(g * y))``."""
     if grad.sizes != output.sizes:
         return Declined("a gradient of another shape, which eager refuses")
     g, y = Value(grad.expr), Value(output.expr)

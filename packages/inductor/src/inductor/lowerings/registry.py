@@ -28,16 +28,17 @@ _F = TypeVar("_F", bound=Lowering)
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """A lowering's answer for a case it leaves to eager's kernel, and why."""
+    """The answer of a lowering that leaves a case to eager's kernel, with the reason."""
 
     reason: str
 
 
 def lowering(*overloads: OpOverload, of_any_size: bool = False) -> Callable[[_F], _F]:
-    """Registers a function as the meaning of the operators."""
+    """Registers a function as the lowering of the operators."""
 
     def register(function: _F) -> _F:
         for overload in overloads:
+            # Two meanings of one operator would depend on the order of imports.
             if overload in LOWERINGS:
                 raise ValueError(f"{overload} has a lowering already")
             LOWERINGS[overload] = function

@@ -1,4 +1,4 @@
-"""Running sums and the like: one pass along a dimension, every element of which is kept."""
+"""Scans: running sums, products and extremes, which keep a result for every element along a dimension."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from inductor.torch_versions import aten
 
 
 def _accumulated(x: Tensor, dtype: torch.dtype) -> torch.dtype:
-    """What eager adds up in."""
+    """The dtype that eager accumulates a scan in."""
     if not dtype.is_floating_point:
         return torch.int64
     return torch.float64 if dtype == torch.float32 and x.device.type == "cpu" else compute_dtype(dtype)
 
 
 def _running(ctx: Context, x: Tensor, kind: str, dim: int, dtype: torch.dtype | None) -> Tensor | Declined:
+    """A running sum or product."""
     result = dtype or (torch.int64 if category(x.dtype) < 2 else x.dtype)
     if x.dtype.is_complex or result.is_complex or category(result) == 0:
         return Declined("complex numbers or bool")
     x = convert(x, result)
     if not x.ndim or any(size == 0 for size in x.sizes):
+        # Nothing to run along: a 0-d tensor is its own scan, an empty one has no elements.
         return pure(x, x.expr)
     kept = _accumulated(x, result)
     if kind == "sum" and x.sizes[wrap(dim, x.ndim)] == 1:
@@ -47,7 +49,8 @@ def cumprod(ctx: Context, x: Tensor, dim: int, *, dtype: torch.dtype | None = No
 
 
 def _running_extreme(ctx: Context, x: Tensor, kind: str, dim: int) -> list[Tensor] | Declined:
-    """The value, and the last place where it was met: a place counts where the element is as good as all before."""
+    """A running extreme, and the position where it was met last: one counts if its element is as good as all before
+    it."""
     if x.dtype.is_complex or x.dtype == torch.bool or not x.ndim or any(size == 0 for size in x.sizes):
         return Declined("complex numbers or bool, or nothing to run along")
     if x.device.type == "cpu" and wrap(dim, x.ndim) == x.ndim - 1:
@@ -59,6 +62,7 @@ def _running_extreme(ctx: Context, x: Tensor, kind: str, dim: int) -> list[Tenso
         met = met | isnan(value) if value.dtype.is_floating_point else met
         return where(met, here, 0).expr
 
+    # The position of an extreme is itself a running maximum: of positions where the extreme was met.
     scans: list[tuple[str, Any, torch.dtype]] = [(kind, lambda: x.expr, x.dtype), ("max", place, torch.int64)]
     return ctx.scan(x, wrap(dim, x.ndim), scans)
 

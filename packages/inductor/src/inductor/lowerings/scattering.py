@@ -1,4 +1,4 @@
-"""Writing at places that come from tensors: set, added to, or combined with what is there.
+"""Scatters: writes at positions that come from tensors, as set, added, or combined with the old element.
 
 The result is a copy that a nest of its own then writes to.  Where several values go to one place, the last one stays,
 as eager has it on CPUs.
@@ -43,9 +43,11 @@ from inductor.lowerings.views import reshape, wrap
 from inductor.torch_versions import aten
 
 Places = Sequence[tuple[Symbol, Expr]]
+"""The symbols in an index that stand for positions read from tensors, each with the expression that reads it."""
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
-"""What GPUs can add to in one step."""
+"""The dtypes that GPUs have atomic additions for."""
 _OTHER_TYPE = "a source of another type, which eager refuses"
+"""The reason for leaving a source of another dtype to torch."""
 
 
 def copied(ctx: Context, x: Tensor) -> Tensor:
@@ -82,7 +84,7 @@ def scattered(
 
 
 def _where_mask(x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
-    """One value wherever a mask holds."""
+    """``x`` with one value wherever the mask holds."""
     # A mask may have fewer dimensions: those it has are the first.
     held = reindex(mask, x.sizes, positions(x.sizes)[: mask.ndim])
     filler = Value(convert(values, x.dtype).expr)
@@ -114,7 +116,8 @@ def index_put(
 
 
 def _spreads_over(sizes: Sequence[Index], wanted: Sequence[Index]) -> bool:
-    """Fakes do not ask, and dynamic sizes may be equal by chance alone."""
+    """True if the values can be broadcast to the wanted sizes for certain: fake tensors do not check it, and dynamic
+    sizes may be equal by chance."""
     pairs = zip(reversed(sizes), reversed(wanted), strict=False)
     return len(sizes) <= len(wanted) and all(size in (ONE, other) for size, other in pairs)
 
@@ -133,7 +136,7 @@ def index_copy(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor)
 
 
 def _slices(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, mode: StoreMode) -> Tensor | Declined:
-    """Whole slices of ``source`` go to where ``index`` says along ``dim``, which is never counted from the end."""
+    """Whole slices of ``source`` written at the positions in ``index`` along ``dim``, none counted from the end."""
     if not x.ndim or not index.ndim or source.ndim != x.ndim:
         return Declined("a 0-d tensor")
     if source.dtype != x.dtype:
@@ -154,7 +157,7 @@ def _slices(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, mo
 
 
 def _along(x: Tensor, dim: int, index: Tensor) -> tuple[list[Index], Places]:
-    """Where in ``x`` the elements go that ``index`` has places for along ``dim``."""
+    """The index in ``x`` for every element of ``index``, which holds positions along ``dim``."""
     symbol = place(0, x.sizes[dim])
     indices = list(positions(index.sizes))
     indices[dim] = Index.of(symbol)
@@ -162,7 +165,7 @@ def _along(x: Tensor, dim: int, index: Tensor) -> tuple[list[Index], Places]:
 
 
 def _scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, mode: StoreMode) -> Tensor | Declined:
-    """``value`` is a number or a tensor at least as large as ``index``."""
+    """A scatter of ``value``, a number or a tensor at least as large as ``index``."""
     if isinstance(value, complex):
         return Declined("complex numbers")
     if not x.ndim or not index.ndim:
@@ -183,7 +186,8 @@ def _scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, mode:
 
 
 def _one_place_per_row(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor | None:
-    """Where a row has one place, every element asks whether it is the one: that needs no memory."""
+    """The scatter of one element per row as a comparison at every element, which needs no memory; None where it is
+    another."""
     #   x.scatter(1, index of (rows, 1), value): element (r, c) is value where index[r] == c, else x[r, c]
     # as the gradient of picking one logit per row, which is then fused with what reads it.
     rows = [size for d, size in enumerate(x.sizes) if d != dim]
@@ -247,7 +251,7 @@ def scatter_reduce(
 
 
 def _neutral(reduce: str, dtype: torch.dtype) -> float | int:
-    """What changes no result."""
+    """The number that leaves any result of the reduction unchanged."""
     if reduce in ("sum", "mean", "prod"):
         return 1 if reduce == "prod" else 0
     if dtype.is_floating_point:
@@ -283,7 +287,7 @@ def embedding_backward(
 
 
 def _is_mostly_zero(table: Tensor, indices: Tensor) -> bool:
-    """Whether a gradient has so few rows besides zero that sums in full precision are better kept for these alone."""
+    """True if so few rows of a gradient are not zero that sums in full precision are better kept for these alone."""
     rows, used, elements = (size.as_int() for size in (table.sizes[0], indices.numel, table.numel))
     if table.device.type != "cuda" or table.dtype not in HALF or rows is None or used is None:
         return False
@@ -293,7 +297,7 @@ def _is_mostly_zero(table: Tensor, indices: Tensor) -> bool:
 def _by_first_place(
     ctx: Context, table: Tensor, indices: Tensor, domain: tuple[Index, ...], bound: Places, value: Value
 ) -> Tensor | Declined:
-    """What goes to one row of ``table`` is added up where the row is named first, and then written to the row."""
+    """The gradient of a table: the sum for a row is kept where the row is named first, and then written to the row."""
     # In four steps, for tokens [5, 2, 5]:
     #   first[5] = 0, first[2] = 1        the smallest place that names a row; ``count`` for rows that are never named
     #   home     = [0, 1, 0]              for each place, the first one of its row

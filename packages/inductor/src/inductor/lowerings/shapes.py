@@ -1,4 +1,4 @@
-"""Tensors put together: concatenation, stacking, padding, repeating.
+"""Tensors composed of others: concatenation, stacking, padding, repeating, parts replaced.
 
 Most are index arithmetic: an element of the result asks, by its position, which operand holds it and where.  Nothing
 is copied until a user needs memory.  What must not be read outside of its operand is ``masked``, whose body
@@ -34,6 +34,7 @@ from inductor.lowerings.views import from_end, is_inside, reshape, unsqueeze, wi
 from inductor.torch_versions import aten
 
 _OTHER_DIMENSIONS = "what has other dimensions than it replaces, which eager refuses"
+"""The reason for leaving a source of another rank to torch."""
 
 
 @lowering(aten.cat.default)
@@ -60,7 +61,7 @@ def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor | Decli
 
 
 def _chosen(parts: Sequence[Tensor], sizes: tuple[Index, ...], dim: int) -> Tensor:
-    """Which part an element comes from is decided element by element."""
+    """The concatenation as an expression that chooses the part for each element."""
     where_ = list(positions(sizes))
     place, start = where_[dim], sum((part.sizes[dim] for part in parts), ZERO)
     result: Value | None = None
@@ -80,8 +81,8 @@ def _chosen(parts: Sequence[Tensor], sizes: tuple[Index, ...], dim: int) -> Tens
 
 
 def _written(ctx: Context, parts: Sequence[Tensor], sizes: tuple[Index, ...], dim: int) -> Tensor:
-    """Every part is stored to its window of a buffer that is made for the whole; parts run one after the other, and
-    what they are made of may be fused into them."""
+    """The concatenation as a buffer into whose windows the parts are stored one after the other; what they are computed
+    from may be fused into them."""
     whole = load(ctx.buffer(sizes, parts[0].dtype, parts[0].device))
     start = ZERO
     for part in parts:
@@ -171,6 +172,7 @@ def _is_returned_with_holes(ctx: Context, x: Tensor) -> bool:
 
 
 _HOLES = "a copy of the memory around a window, which is returned"
+"""The reason for leaving a result with gaps in its memory to torch."""
 
 
 @lowering(aten.slice_scatter.default)

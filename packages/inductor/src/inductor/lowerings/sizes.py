@@ -18,7 +18,8 @@ from inductor.ir.index import ONE, ZERO, Index, Symbol, size_symbol
 
 SMALLEST = -(1 << 62)
 _MOST_COMPARED = 3
-"""The larger of two sizes names one of them three times, the largest of five takes g++ a minute."""
+"""The most sizes that are compared with one another: the larger of two names one of them three times, the largest of
+five takes g++ a minute."""
 
 
 @dataclass
@@ -27,12 +28,14 @@ class Sizes:
 
     symbols: dict[str, Symbol] = field(default_factory=dict)
     learned: dict[Any, Symbol] = field(default_factory=dict)
-    """What is not understood, and read from a result that has that size."""
+    """Sizes that are not understood, by the tracer's expression: symbols that are read from a result which has that
+    size."""
     to_read: list[tuple[int, int, Symbol]] = field(default_factory=list)
-    """Which results of the operator at hand tell such sizes: their number, and the dimension."""
+    """The results of the operator at hand that such sizes are read from: the result's number, the dimension and the
+    symbol."""
 
     def index(self, value: Any) -> Index:
-        """An int, a ``SymInt``, the expression behind one, or an index."""
+        """The index of an int, a ``SymInt`` or the expression behind one."""
         if isinstance(value, Index):
             return value
         if isinstance(value, torch.SymInt):
@@ -51,6 +54,7 @@ class Sizes:
         return self.symbols.setdefault(name, size_symbol(name, 0 if _is_from_data(name) else 2))
 
     def some_unbounded(self) -> bool:
+        """True if some symbol of the graph has no known range."""
         return any(symbol.unbounded for symbol in self.symbols.values())
 
     def given(self, value: torch.SymInt) -> None:
@@ -68,7 +72,7 @@ class Sizes:
         return self.symbols.setdefault(name, size_symbol(name, SMALLEST))
 
     def learn(self, results: Sequence[torch.Tensor]) -> bool:
-        """Whether these results have sizes that are not understood; those will be read from them."""
+        """True if these results have sizes that are not understood; each gets a symbol that is read from its result."""
         self.to_read = []
         for place, result in enumerate(results):
             for dim, size in enumerate(result.shape):
@@ -81,6 +85,7 @@ class Sizes:
         return bool(self.to_read)
 
     def _from_sympy(self, expr: Any) -> Index:
+        """The index of a tracer's expression; raises ``UnsupportedGraph`` for anything but arithmetic of sizes."""
         if (known := self.learned.get(expr)) is not None:
             return Index.of(known)
         if expr.is_Integer:
@@ -96,6 +101,7 @@ class Sizes:
                 product = product * arg
             return product
         if (kind := type(expr).__name__) in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
+            # Python would raise; sizes that are used as such are positive where they divide.
             if args[1].unbounded and _may_be_zero(args[1]):
                 raise UnsupportedGraph(f"a division by {args[1]}, which may be 0")
             return args[0] // args[1] if kind.endswith("Div") else args[0] % args[1]
@@ -115,15 +121,18 @@ class Sizes:
 
 
 _FAR = 1 << 62
+"""A number that no size and no difference of sizes reaches."""
 
 
 def _smaller(one: Index, other: Index) -> Index:
-    """By the sign of their difference: divided by a number beyond it, that is 0, or -1 where it is negative."""
+    """The smaller of two indices, by the sign of their difference: divided by a number beyond it, that is 0, or -1
+    where it is negative."""
     apart = one - other
     return other - apart * (apart // _FAR)
 
 
 def _larger(one: Index, other: Index) -> Index:
+    """The larger of two indices: their sum without the smaller."""
     return one + other - _smaller(one, other)
 
 
@@ -137,19 +146,19 @@ def _without_max(value: torch.SymInt) -> Any:
 
 
 def _smallest(symbol: Any, shape_env: Any) -> int:
-    """The least that an integer can be, after the comparisons that the tracer has seen."""
+    """The least value that an integer input can have, after the comparisons that the tracer has seen."""
     known = None if _is_from_data(str(symbol)) else shape_env.var_to_range.get(symbol)
     return int(known.lower) if known is not None and known.lower > SMALLEST else SMALLEST
 
 
 def _is_from_data(name: str) -> bool:
-    """The tracer calls these u0, u1, ...; what follows from the sizes of inputs begins with other letters."""
+    """True for the tracer's names of unbacked symbols, u0, u1, ...; sizes of inputs have names with other letters."""
     return name.startswith("u") and name[1:].isdigit()
 
 
 def refuse_division_by_zero(value: Index) -> None:
-    """A size is divided by another where there are elements; a number that is computed with must raise as Python does,
-    which no kernel can."""
+    """Raises ``UnsupportedGraph`` for a number divided by something that may be 0: Python would raise, which no kernel
+    can.  Sizes used as such are safe: they are divided only where there are elements."""
     for monomial, _ in value.terms:
         for atom in monomial:
             if not isinstance(atom, Symbol):
@@ -159,11 +168,12 @@ def refuse_division_by_zero(value: Index) -> None:
 
 
 def _may_be_zero(divisor: Index) -> bool:
+    """True unless the divisor is known to be positive or a constant other than 0."""
     return divisor.as_int() in (None, 0) and not (divisor - 1).is_nonnegative()
 
 
 def numel(sizes: Iterable[Index]) -> Index:
-    """How many elements a tensor of these sizes has."""
+    """The number of elements of a tensor of these sizes."""
     product = ONE
     for size in sizes:
         product = product * size

@@ -1,4 +1,4 @@
-"""Reductions of much to little, on devices that want many programs at once.
+"""Reductions of many elements to few, split in two steps on GPUs, which want many programs at once.
 
 One program per result, or per few columns of results, leaves a GPU idle where there are few: a sum of four million
 numbers would run on one of its hundred processors, a sum of 4096 rows of 768 on twenty.  What is reduced is cut into
@@ -30,8 +30,11 @@ Finish = Callable[..., Sequence[tuple[Expr, torch.dtype]]]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """``sizes`` are those of what is reduced with one dimension in two; of these, ``first`` are reduced in each chunk
-    and ``then`` are the chunks."""
+    """The way a reduction is cut into chunks.
+
+    ``sizes`` are those of the input with one dimension in two; of these dimensions, ``first`` are reduced in each chunk
+    and ``then`` are the chunks.
+    """
 
     sizes: tuple[Index, ...]
     first: tuple[int, ...]
@@ -39,23 +42,24 @@ class Cut:
 
     @property
     def chunks(self) -> int:
+        """The number of chunks that make one result."""
         return _number([self.sizes[dim] for dim in self.then])
 
     @property
     def left(self) -> list[int]:
-        """The dimensions that what is made of the chunks has."""
+        """The dimensions of the intermediate result: those not reduced in the first step."""
         return [dim for dim in range(len(self.sizes)) if dim not in self.first]
 
     @property
     def strides(self) -> tuple[Index, ...]:
-        """How that lies: one chunk after the other, so that results of neighbours lie side by side."""
+        """The strides of the intermediate result: chunk after chunk, so that results of neighbours lie side by side."""
         order = sorted(self.left, key=lambda dim: dim not in self.then)
         steps = dict(zip(order, contiguous_strides(tuple(self.sizes[dim] for dim in order)), strict=True))
         return tuple(steps[dim] for dim in self.left)
 
     @property
     def length(self) -> int:
-        """Elements of a chunk."""
+        """The number of elements of a chunk."""
         return _number([self.sizes[dim] for dim in self.first])
 
 
@@ -89,7 +93,7 @@ def reduce(
 
 
 def _stored(reductions: Sequence[Reduction], results: Sequence[Expr]) -> Iterator[tuple[Expr, torch.dtype]]:
-    """What is kept of each chunk: how many elements it has is known."""
+    """The results of each chunk to keep; for welford without the count, which is known."""
     given = iter(results)
     for kind, _, dtype in reductions:
         yield next(given), dtype
@@ -99,6 +103,7 @@ def _stored(reductions: Sequence[Reduction], results: Sequence[Expr]) -> Iterato
 
 
 def _of_chunks(reductions: Sequence[Reduction], parts: Sequence[Tensor]) -> Iterator[Reduction]:
+    """The reductions of the second step, over the results of the chunks."""
     given = iter(parts)
     for kind, _, dtype in reductions:
         yield kind, next(given).expr, dtype
@@ -107,8 +112,8 @@ def _of_chunks(reductions: Sequence[Reduction], parts: Sequence[Tensor]) -> Iter
 
 
 def _outcomes(reductions: Sequence[Reduction], results: Sequence[Expr], length: int) -> Iterator[Expr]:
-    """The results of one step from those of the second.  Chunks of equal length have means that deviate from the mean
-    of all, each as often as the chunk has elements."""
+    """The results of the whole reduction from those of the second step.  For welford: the sum of squared deviations is
+    that within the chunks, plus that of the chunks' means, each counted as often as a chunk has elements."""
     given = iter(results)
     for kind, _, dtype in reductions:
         if kind != "welford":
@@ -123,7 +128,7 @@ def _outcomes(reductions: Sequence[Reduction], results: Sequence[Expr], length: 
 
 
 def cut_of(x: Tensor, kinds: Sequence[str], dims: Sequence[int]) -> Cut | None:
-    """How what is reduced is cut; None where that does not pay."""
+    """The way to cut a reduction; None where cutting does not pay."""
     kept = numel([size for dim, size in enumerate(x.sizes) if dim not in dims]).as_int()
     reduced = numel([x.sizes[dim] for dim in dims]).as_int()
     if (
@@ -137,6 +142,7 @@ def cut_of(x: Tensor, kinds: Sequence[str], dims: Sequence[int]) -> Cut | None:
     by_rows = _lies_along(x, dims)
     if by_rows and reduced < costs.GPU.long_row:
         return None
+    # Programs without cutting: one per row, or one per cache line of columns.
     programs = kept if by_rows else -(-kept // (costs.GPU.line // _width(x)))
     return _outermost(
         x,
@@ -149,7 +155,8 @@ def cut_of(x: Tensor, kinds: Sequence[str], dims: Sequence[int]) -> Cut | None:
 
 
 def _outermost(x: Tensor, dims: Sequence[int], most: int) -> Cut | None:
-    """At most so many chunks: whole dimensions from the outside, and a part of the next."""
+    """The cut into at most ``most`` chunks: whole dimensions from the outside, and a part of the next one that divides
+    it."""
     chunks, whole = 1, list[int]()
     for dim in dims:
         size = _number([x.sizes[dim]])
@@ -165,7 +172,8 @@ def _outermost(x: Tensor, dims: Sequence[int], most: int) -> Cut | None:
 
 
 def _lies_along(x: Tensor, dims: Sequence[int]) -> bool:
-    """Whether what is reduced lies side by side in memory: most of what is read, or else the last dimension."""
+    """True if the reduced elements lie side by side in memory: by bytes read, or where nothing tells, if the last
+    dimension is reduced."""
     bytes_along: Counter[bool] = Counter()
     where = {position.as_symbol(): dim for dim, position in enumerate(positions(x.sizes))}
     for load in loads(x.expr):
@@ -178,6 +186,6 @@ def _lies_along(x: Tensor, dims: Sequence[int]) -> bool:
 
 
 def _width(x: Tensor) -> int:
-    """Bytes of an element as it lies in memory, at most those of single precision."""
+    """The bytes of an element in memory, at most those of single precision."""
     read = {load.dtype.itemsize for load in loads(x.expr)}
     return min(4, max(read, default=x.dtype.itemsize))

@@ -40,7 +40,7 @@ SCALES = Declined("a scale that is not the quotient of the sizes")
 
 
 def _sizes(ctx: Context, x: Tensor, output_size: Any) -> tuple[list[int], list[int]] | None:
-    """The image's sizes before and after, where they are known."""
+    """The sizes of an image before and after; None where they are known only at run time."""
     before = [size.as_int() for size in x.sizes[2:]]
     after = [size.as_int() for size in ctx.sizes.indices(output_size)]
     if not all(before) or not all(after):
@@ -52,7 +52,7 @@ def _sizes(ctx: Context, x: Tensor, output_size: Any) -> tuple[list[int], list[i
 
 
 def _agrees_with_eager(before: int, after: int, scale: float | None, exact: bool) -> bool:
-    """Whether eager's positions, computed in float32, are the exact ones."""
+    """True if eager's positions, computed in float32, are the exact ones for every element."""
     place = torch.arange(after)
     ours = (2 * place + 1) * before // (2 * after) if exact else place * before // after
     step = torch.tensor(1 / scale if scale else before / after, dtype=torch.float32)
@@ -61,6 +61,8 @@ def _agrees_with_eager(before: int, after: int, scale: float | None, exact: bool
 
 
 def _nearest(exact: bool) -> Lowering:
+    """The lowering of nearest interpolation; ``exact`` takes the element nearest to the middle."""
+
     def lower(ctx: Context, x: Tensor, output_size: Any, *scales: Any) -> Tensor | Declined:
         known = _sizes(ctx, x, output_size)
         if known is None:
@@ -74,6 +76,7 @@ def _nearest(exact: bool) -> Lowering:
             (at_ * 2 + 1) * before // (2 * after) if exact else at_ * before // after
             for at_, before, after in zip(place[2:], *known, strict=True)
         ]
+        # Eager copies: a value without memory of its own, and no view.
         moved = reindex(x, sizes, (*place[:2], *local))
         return pure(moved, moved.expr)
 
@@ -81,12 +84,14 @@ def _nearest(exact: bool) -> Lowering:
 
 
 def _nearest_backward(ctx: Context, grad: Tensor, output_size: Any, input_size: Any, *scales: Any) -> Tensor | Declined:
-    """Every element adds up what was made of it, where that is equally much for all."""
+    """The gradient of nearest interpolation: every element adds up the ones made of it, where that is the same number
+    for all."""
     sizes = ctx.sizes.indices(input_size)
     factors = [new.divisible_by(old) for new, old in zip(grad.sizes[2:], sizes[2:], strict=True)]
     whole = [factor.as_int() for factor in factors if factor is not None]
     taps = [factor for factor in whole if factor]
     given = [scale for scale in scales if scale is not None]
+    # Otherwise elements have different numbers of results, which only a scatter adds up.
     if len(taps) != len(factors) or given not in ([], [float(factor) for factor in taps]):
         return Declined("a scale that is no whole number")
     if math.prod(taps) > costs.ANY.most_taps:
@@ -106,7 +111,8 @@ def _nearest_backward(ctx: Context, grad: Tensor, output_size: Any, input_size: 
 
 @dataclass(frozen=True, slots=True)
 class _Between:
-    """An element lies ``part / whole`` behind the element at ``first``, which may lie one before the image."""
+    """A place between two neighbours: ``part / whole`` behind the element at ``first``, which may lie one before the
+    image."""
 
     first: Index
     part: Index
@@ -119,6 +125,7 @@ class _Between:
             steps = max(after - 1, 1)
             along = place * (before - 1) if after > 1 else ZERO
             return _Between(along // steps, along % steps, steps, before)
+        # The middle of the result's element among the image's, less half an element, over a common denominator.
         along = (place * 2 + 1) * before - after
         return _Between(along // (2 * after), along % (2 * after), 2 * after, before)
 
@@ -127,7 +134,7 @@ class _Between:
 
 
 def _blend(x: Tensor, place: Sequence[Index], between: Sequence[_Between], dtype: torch.dtype) -> Value:
-    """The mean of the two elements in the next dimension, each of them such a mean in those behind."""
+    """The weighted mean of the two neighbours in the next dimension, each of them such a mean in the remaining ones."""
     if not between:
         return Value(at(x, place))
     here, *rest = between
@@ -136,10 +143,12 @@ def _blend(x: Tensor, place: Sequence[Index], between: Sequence[_Between], dtype
     right = masked(behind, _blend(x, [*place, here.first + 1], rest, dtype), 0.0)
     weight = here.weight(dtype)
     mixed = left * (1.0 - weight) + right * weight
+    # Beyond the border there is one neighbour, which gets all the weight.
     return where(before, where(behind, mixed, left), right)
 
 
 def _holds(op: str, left: Index, right: Index) -> Value:
+    """A comparison; one that the ranges decide is taken to hold."""
     check: Expr = compare(op, left, right)
     return Value(check if not isinstance(check, Const) else Const(True, torch.bool))
 
@@ -154,8 +163,10 @@ def _linear(
     if x.device.type == "cpu" and len(known[0]) > 1 and (layout is None or layout[0][-1] == 1):
         return Declined("images whose rows lie along the lanes of a vector: eager does one dimension after the other")
     given = [(scale, *sizes) for scale, *sizes in zip(scales, *known, strict=False) if scale and not align_corners]
+    # Eager computes with the given scale, the index with the quotient of the sizes.
     if any(Fraction(scale) * before != after for scale, before, after in given):
         return SCALES
+    # Each element is read by several results.
     x = x if cost(x.expr, costs.ANY.plain_read + 1) <= costs.ANY.plain_read else ctx.realize(x)
     sizes = (*x.sizes[:2], *map(Index.of, known[1]))
     place = positions(sizes)

@@ -28,7 +28,7 @@ COMPUTED = frozenset((
 ))  # fmt: skip
 """The dtypes that expressions have."""
 DEVICES = frozenset(("cpu", "cuda"))
-"""Where kernels run."""
+"""The types of devices that kernels run on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def axis(dim: int, size: Index) -> Symbol:
 
 
 def positions(sizes: Sequence[Index]) -> tuple[Index, ...]:
-    """Where the element at hand lies along each axis."""
+    """The index of the current element along each axis; 0 along axes of size 1."""
     return tuple(ZERO if size == ONE else Index.of(axis(dim, size)) for dim, size in enumerate(sizes))
 
 
@@ -117,7 +117,7 @@ def broadcast_sizes(shapes: Iterable[Sequence[Index]]) -> tuple[Index, ...]:
 
 
 NUMBERS = frozenset((torch.float64, torch.float32, torch.int64, torch.int32))
-"""Dtypes of what kernels on GPUs take by value."""
+"""The dtypes of numbers that kernels on GPUs take by value."""
 
 
 def is_number(tensor: Tensor) -> bool:
@@ -127,7 +127,8 @@ def is_number(tensor: Tensor) -> bool:
 
 
 def common_device(tensors: Sequence[Tensor]) -> torch.device | None:
-    """Where an operation on all of them happens: constants and numbers of the host's go anywhere."""
+    """The device where an operation on all of them happens; None where it would be several.  Constants and 0-d CPU
+    tensors go anywhere."""
     devices = {tensor.device for tensor in tensors if not isinstance(tensor.expr, Const)} or {tensors[0].device}
     if len(devices) > 1:
         devices = {t.device for t in tensors if not isinstance(t.expr, Const) and not is_number(t)}
@@ -149,7 +150,7 @@ def number(value: float | int | bool, dtype: torch.dtype) -> Const:
 
 
 def _wrapped(value: int, dtype: torch.dtype) -> int:
-    """What remains of a number in so many bits: torch takes -1 for 255 of eight, and 2 ** 32 + 5 for 5 of 32."""
+    """An integer reduced to the bits of its dtype: torch takes -1 for 255 of eight, and 2 ** 32 + 5 for 5 of 32."""
     span = 1 << (8 * dtype.itemsize)
     value %= span
     return value - span if dtype.is_signed and value >= span // 2 else value
@@ -172,8 +173,8 @@ def convert(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def as_stored(tensor: Tensor) -> Tensor:
-    """The tensor with its element as memory would hold it: eager decides by numbers that were rounded to half
-    precision, and what only looks at them must not see others."""
+    """The tensor with its element rounded as memory would hold it, for operators that jump: eager decides by numbers
+    that were rounded to half precision."""
     if tensor.dtype not in HALF or isinstance(tensor.expr, Const):
         return tensor
     return replace(tensor, expr=Apply("rounded", (tensor.expr,), torch.float32, tensor.dtype))
@@ -193,6 +194,7 @@ def promoted(tensor: Tensor, dtype: torch.dtype) -> Expr:
 def strided(tensor: Tensor) -> tuple[tuple[Index, ...], Index] | None:
     """(strides, offset) if the tensor is a strided window on its base; the stride of a size 1 dimension is 1."""
     source = tensor.expr
+    # Narrow floats are widened when they are read: the element is a cast of the load.
     if isinstance(source, Apply) and source.op == "cast" and tensor.dtype in NARROW:
         source = source.args[0]
     if tensor.base is None or not isinstance(source, Load) or source.bindings or source.dtype != tensor.dtype:
@@ -221,7 +223,7 @@ HEAVY = frozenset((
 
 
 def cost(expr: Expr, limit: int = 1 << 30) -> int:
-    """How much work one element is: heavy operators count eight; stops counting beyond ``limit``."""
+    """The work of computing one element, with eight for heavy operators; counting stops beyond ``limit``."""
     total = 0
     for node in walk(expr):
         if isinstance(node, Apply):
@@ -234,8 +236,7 @@ def cost(expr: Expr, limit: int = 1 << 30) -> int:
 
 
 def unread(expr: Expr, symbols: Iterable[Symbol]) -> frozenset[Symbol]:
-    """Those of the symbols that no index and no value mentions: positions along an axis of one element, or of many
-    that are the same."""
+    """The symbols that no index and no value mentions: the element is the same at every position along them."""
     read = {symbol for node in walk(expr) if isinstance(node, Load | IndexValue) for symbol in node.index.symbols}
     return frozenset(symbols) - read
 
@@ -267,6 +268,7 @@ def bindable(expr: Expr, symbols: Iterable[Symbol]) -> bool:
 
 
 def _used(node: Load, values: dict[Symbol, Expr]) -> list[Symbol]:
+    """The bound symbols that a load's index mentions."""
     return [symbol for symbol in node.index.symbols if symbol in values]
 
 

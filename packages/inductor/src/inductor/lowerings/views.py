@@ -1,4 +1,4 @@
-"""Views: new positions mapped to old ones.  Nothing is computed and nothing copied.
+"""Views: the positions of a result mapped to those of its operand.  Nothing is computed and nothing copied.
 
 A view is a substitution in the expression of one element (``values.reindex``): ``x.t()[i0, i1]`` is ``x[i1, i0]``.  So
 views of values that were never stored are free too.  A tensor that keeps its ``base`` remains a window on memory,
@@ -21,10 +21,11 @@ from inductor.lowerings.values import Tensor, broadcast_to, compute_dtype, posit
 from inductor.torch_versions import aten
 
 Size = Any
+"""An int, an ``Index``, or None for a bound that was not given."""
 
 
 def wrap(dim: int, ndim: int) -> int:
-    """A dimension counted from the front."""
+    """A dimension, counted from the front."""
     return dim + max(ndim, 1) if dim < 0 else dim
 
 
@@ -49,6 +50,7 @@ def reshape(tensor: Tensor, sizes: Sequence[Index]) -> Tensor:
 
 
 def _unflatten(flat: Index, sizes: list[Index]) -> list[Index]:
+    """The index along each of ``sizes`` of the ``flat``-th element."""
     steps = contiguous_strides(tuple(sizes))
     return [
         # The outermost quotient is below its size already.
@@ -84,6 +86,7 @@ def _groups(old: Sequence[Index], new: Sequence[Index]) -> list[tuple[list[int],
 
 
 def _is_smaller(left: Index, right: Index) -> bool:
+    """True if the left size is smaller, as far as that can be told."""
     a, b = left.as_int(), right.as_int()
     if a is not None and b is not None:
         return a < b
@@ -106,7 +109,7 @@ def view(ctx: Context, x: Tensor, size: Sequence[Size]) -> Tensor | Declined:
 
 
 def _as_traced(ctx: Context, x: Tensor, sizes: Sequence[Index]) -> Tensor | None:
-    """The window that the tracer saw a view to be: its strides say it without any division."""
+    """The window that the tracer saw a view to be; with its strides no index needs a division."""
     node, layout = ctx.node, strided(x)
     if node is None or node.target is not aten.view.default or layout is None or x.base is None:
         return None
@@ -148,7 +151,7 @@ def unsqueeze(ctx: Context, x: Tensor, dim: int) -> Tensor:
 
 
 def drop(x: Tensor, dims: Sequence[int]) -> Tensor:
-    """Without some dimensions of size 1."""
+    """The tensor without those of the dimensions that have size 1."""
     # Those of another size stay, as ``squeeze`` leaves them.
     gone = {dim for dim in dims if x.sizes[dim] == ONE}
     kept = [dim for dim in range(x.ndim) if dim not in gone]
@@ -289,7 +292,7 @@ def from_end(at: Index, size: Index) -> Index:
 
 
 def is_inside(at: Index, size: Index) -> bool:
-    """Whether there certainly is an element at the position."""
+    """True if the position is known to be one of an element."""
     return at.is_nonnegative() and at.is_below(size)
 
 
@@ -370,7 +373,7 @@ def as_strided(
 
 
 def _offset_from_base(ctx: Context, x: Tensor, source: torch.Tensor, wanted: Size) -> Index | None:
-    """Where the window starts, in elements from the start of the buffer that ``x`` is a window on."""
+    """The offset of the window, in elements from the start of the buffer that ``x`` is a window on."""
     layout = strided(x)
     if layout is None:
         return None

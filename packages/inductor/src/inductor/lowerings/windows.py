@@ -1,7 +1,7 @@
-"""Windows of a pooling operator along one dimension, as exact indices.
+"""The windows of a pooling operator along one dimension, as exact indices.
 
-Both kinds answer alike: where an element of a window lies and whether it is there, how many elements count, and which
-windows lie over a given place.
+Both kinds answer the same questions: the place of a window's element and the conditions for it to exist, the number of
+elements that count, and the windows that cover a given place.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ class Regular:
     spread: int = 1
 
     def place(self, window: Index, tap: Index) -> Index:
+        """The index of the ``tap``-th element of a window."""
         return window * self.step - self.before + tap * self.spread
 
     def bounds(self, window: Index, tap: Index) -> list[Expr]:
-        """What must hold for the element to be there."""
+        """The conditions for the element to exist: the window may reach outside."""
         place = self.place(window, tap)
         return [compare("ge", place, ZERO), compare("lt", place, self.size)]
 
     def length(self, window: Index, with_padding: bool) -> Value:
-        """How many elements of a window count."""
+        """The number of elements of a window that count for an average."""
         start = as_number(window * self.step - self.before)
         if with_padding:
             return minimum(start + self.taps, as_number(self.size + self.before)) - start
         return minimum(start + self.taps, as_number(self.size)) - maximum(start, 0)
 
     def is_full(self, with_padding: bool) -> bool:
-        """Whether in every window as many elements count."""
+        """True if equally many elements count in every window, so that an average divides by a constant."""
         windows, size = self.windows.as_int(), self.size.as_int()
         if windows is None or size is None or (self.before and not with_padding):
             return False
@@ -58,7 +59,7 @@ class Regular:
 
     @property
     def is_even(self) -> bool:
-        """Whether all windows lie inside."""
+        """True if all windows lie inside, so that no element needs a check."""
         windows, size = self.windows.as_int(), self.size.as_int()
         if windows is None or size is None or self.before:
             return False
@@ -66,11 +67,12 @@ class Regular:
 
     @property
     def most_over_one(self) -> int:
-        """In how many windows an element can lie."""
+        """The most windows that one element can lie in."""
         return -(-self._reach // self.step)
 
     @property
     def _reach(self) -> int:
+        """The distance from the first element of a window to one past its last."""
         return (self.taps - 1) * self.spread + 1
 
     def window_over(self, place: Index, order: int) -> Index:
@@ -78,6 +80,7 @@ class Regular:
         return (place + self.before) // self.step - (self.most_over_one - 1 - order)
 
     def covers(self, place: Index, order: int) -> list[Expr]:
+        """The conditions for the ``order``-th window to exist and to hold the element."""
         window = self.window_over(place, order)
         reach = compare("lt", place + self.before - window * self.step, Index.of(self._reach))
         return [compare("ge", window, ZERO), compare("lt", window, self.windows), reach]
@@ -85,7 +88,7 @@ class Regular:
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """As many windows of nearly one length as are wanted, over the whole dimension."""
+    """Windows of nearly one length that share out a whole dimension; neighbours may overlap."""
 
     extent: int
     count: int
@@ -107,6 +110,7 @@ class Adaptive:
 
     @property
     def taps(self) -> int:
+        """The number of elements of the longest window."""
         pairs = ((k * self.extent // self.count, -(-(k + 1) * self.extent // self.count)) for k in range(self.count))
         return max(stop - start for start, stop in pairs)
 

@@ -1,1 +1,1 @@
-"""Rewrites: what an FX graph says twice or for nothing, found without changing the graph."""
+"""Rewrites: parts of an FX graph that are redundant or have a better form, found without changing the graph."""

@@ -18,13 +18,13 @@ from inductor.rewrites.redundant import Redundant
 from inductor.torch_versions import aten
 
 VERY_NEGATIVE = -1e4
-"""What scores below are filled with so that the softmax leaves nothing of them."""
+"""The largest fill value that still masks a score out: the softmax makes 0 of it."""
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A tensor added to the scores; ``joined`` if batch and heads are one dimension of it, as in a product."""
+    """A mask that is added to the scores; ``joined`` if batch and heads are one dimension of it, as in a product."""
 
     bias: Node
     joined: bool = False
@@ -32,7 +32,8 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """Scores where the condition holds (or does not: ``holds``) become a very negative number."""
+    """A mask that fills scores with a very negative number where the condition holds, or where it does not
+    (``holds``)."""
 
     condition: Node
     holds: bool
@@ -63,7 +64,7 @@ class Attention:
 
 
 def find_attention(graph: Graph, redundant: Redundant) -> Mapping[Node, Attention]:
-    """The last product of every attention, and what it is."""
+    """Every attention that the graph writes out, by its last product."""
     found: dict[Node, Attention] = {}
     # A node that stands for others, or is one of them, has readers that its ``users`` do not show.
     shared = {*redundant.same, *redundant.same.values()}
@@ -80,7 +81,7 @@ def find_attention(graph: Graph, redundant: Redundant) -> Mapping[Node, Attentio
 
 
 def _behind(product: Node) -> Attention | None:
-    """The attention that ends with a product; one of sizes known only at run time is left as it is written."""
+    """The attention that ends with ``product``; None where it is none, or has sizes known only at run time."""
     if not all(isinstance(size, int) for operand in product.args for size in _shape(operand)):
         return None
     softmax, inside = _source(product.args[0])
@@ -100,7 +101,7 @@ def _behind(product: Node) -> Attention | None:
 
 
 def _is_exact(mask: Mask, dtype: torch.dtype) -> bool:
-    """Whether the library's mask, which has the operands' dtype, can say the same."""
+    """True if the library's mask, which has the operands' dtype, has the same effect."""
     if isinstance(mask, Added):
         return _dtype(mask.bias) == dtype
     return dtype != torch.float16 or mask.value == -math.inf  # its smallest number does not absorb the scores
@@ -110,7 +111,8 @@ def _is_exact(mask: Mask, dtype: torch.dtype) -> bool:
 
 
 def _scores(argument: object, shape: tuple[int, ...]) -> Attention | None:
-    """What a node computes, if it is scores of that shape on their way to the softmax."""
+    """The attention that a node computes scores of this shape for, on their way from the first product to the softmax;
+    without its values yet."""
     node, inside = _source(argument)
     queries: Any
     keys: Any
@@ -132,17 +134,20 @@ def _scores(argument: object, shape: tuple[int, ...]) -> Attention | None:
 
 
 def _product(node: Node, shape: tuple[int, ...]) -> Attention | None:
+    """Scores times a number."""
     found, factor = _scores(node.args[0], shape), _number(node.args[1])
     return found.scaled(factor) if found is not None and factor is not None else None
 
 
 def _quotient(node: Node, shape: tuple[int, ...]) -> Attention | None:
+    """Scores divided by a number."""
     found, divisor = _scores(node.args[0], shape), _number(node.args[1])
     return found.scaled(1 / divisor) if found is not None and divisor else None
 
 
 def _sum(node: Node, shape: tuple[int, ...]) -> Attention | None:
     # Either operand may be the scores.
+    """Scores with a mask added."""
     for scores, bias in (node.args, node.args[::-1]):
         if isinstance(scores, Node) and isinstance(bias, Node) and (found := _scores(scores, shape)) is not None:
             return found.masked(Added(bias))
@@ -161,6 +166,7 @@ def _choice(node: Node, shape: tuple[int, ...]) -> Attention | None:
 
 
 def _filled(scores: object, condition: object, holds: bool, fill: object, shape: tuple[int, ...]) -> Attention | None:
+    """Scores with a mask filled in, if the fill is negative enough."""
     value = _number(fill)
     if value is None or value > VERY_NEGATIVE or not isinstance(scores, Node):
         return None
@@ -169,6 +175,7 @@ def _filled(scores: object, condition: object, holds: bool, fill: object, shape:
 
 
 _Step: TypeAlias = Callable[[Node, tuple[int, ...]], Attention | None]
+"""A function that follows the scores through one node."""
 _STEPS: Mapping[Any, _Step] = {
     aten.mul.Tensor: _product,
     aten.mul.Scalar: _product,
@@ -181,13 +188,15 @@ _STEPS: Mapping[Any, _Step] = {
     aten.where.ScalarOther: _choice,
     aten.where.ScalarSelf: _choice,
 }
+"""The operators between the two products of an attention, each with the function that adds its effect."""
 
 
 # -- looking through what moves nothing -------------------------------------------------------------------------------
 
 
 def _source(argument: Any) -> tuple[Node, list[Node]]:
-    """Where the elements of a tensor come from, in the same order, and the nodes between, which only pass them on."""
+    """The node that computes the elements of a tensor, and the nodes between, which only reshape or copy them in the
+    same order."""
     node, passed = argument, []
     while _passes_on(node):
         passed.append(node)
@@ -206,7 +215,7 @@ def laid(operand: Node) -> Node:
 
 
 def _passes_on(node: Node) -> bool:
-    """Whether the elements of the first argument come out in the same order, perhaps as floats of another width."""
+    """True if the elements of the first argument come out in the same order, perhaps as floats of another width."""
     if node.target in (aten.view.default, aten._unsafe_view.default, aten.clone.default, aten.unsqueeze.default):
         return True
     if node.target is aten.expand.default:

@@ -20,7 +20,7 @@ RESHAPES = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """The ``activation`` of a ``product`` that nobody else reads; ``between`` only say its shape in another way."""
+    """A ``product`` whose only reader is an ``activation``; the nodes ``between`` only reshape it."""
 
     product: Node
     between: tuple[Node, ...]
@@ -28,7 +28,7 @@ class Epilogue:
 
 
 def find_epilogues(graph: Graph) -> Mapping[Node, Epilogue]:
-    """What can be one call, by its product."""
+    """The products that can be one call with their activation, by the product."""
     activations = graph.find_nodes(op="call_function", target=aten.gelu.default)
     found = (_behind(node) for node in activations if node.kwargs.get("approximate") == "tanh")
     return {epilogue.product: epilogue for epilogue in found if epilogue is not None}
@@ -44,5 +44,6 @@ def _behind(activation: Node) -> Epilogue | None:
         return None
     value, bias = node.meta["val"], node.args[0]
     is_row = isinstance(bias, Node) and bias.meta["val"].dim() == 1 and bias.meta["val"].dtype == value.dtype
+    # cuBLAS adds a bias on its way to memory only where it is a row of the product's own dtype.
     fits = value.device.type == "cuda" and value.dtype in HALF and is_row
     return Epilogue(node, tuple(between), activation) if fits else None

@@ -1,4 +1,4 @@
-"""Which images lie in memory with their channels innermost, chosen for whole chains of convolutions.
+"""The choice of memory layout for images: channels innermost or not, for whole chains of convolutions.
 
 oneDNN convolves such images without rearranging them first, but small ones are better left as they are; cuDNN's fast
 kernels for half precision know no other layout, so it rearranges whatever lies otherwise, twice per call.  What lies
@@ -28,9 +28,10 @@ Boxed: TypeAlias = Callable[[list[Any]], tuple[Any, ...]]
 
 
 def image_layouts(graph: Graph, visible: Collection[Node]) -> Mapping[Node, Layout]:
-    """How the convolutions of a graph read and write, and how what lies between them does.
+    """The layouts of the convolutions in a graph, and of the images between them.
 
-    Nodes that are not named keep the tracer's strides."""
+    Nodes that are not in it keep the tracer's strides.
+    """
     layouts: dict[Node, Layout] = {}
     for node in graph.nodes:
         if node.target is aten.convolution.default and _is_ours(node, visible):
@@ -39,12 +40,14 @@ def image_layouts(graph: Graph, visible: Collection[Node]) -> Mapping[Node, Layo
             layouts[node] = "channels last"
     if "channels last" not in layouts.values():
         return {}
+    # Backwards first: a value takes the layout that its readers ask for, so that chains before a convolution follow it.
     for node in reversed(graph.nodes):
         if node not in layouts and _follows(node, visible):
             asked = {layouts[user] for user in _readers(node) if user in layouts}
             if asked:
                 layouts[node] = "channels last" if "channels last" in asked else "contiguous"
     for node in graph.nodes:
+        # Then forwards: values behind an image with its channels innermost keep that layout.
         behind = any(layouts.get(given) == "channels last" for given in node.all_input_nodes)
         if behind and node not in layouts and _follows(node, visible):
             layouts[node] = "channels last"
@@ -52,6 +55,7 @@ def image_layouts(graph: Graph, visible: Collection[Node]) -> Mapping[Node, Layo
 
 
 def _is_ours(node: Node, visible: Collection[Node]) -> bool:
+    """True for a convolution whose layout may be chosen: neither its result nor its image is visible to the user."""
     image, transposed = node.args[0], node.args[6]
     assert isinstance(image, Node)
     seen = _is_fixed(node, visible) or (_is_fixed(image, visible) and image.op != "placeholder")
@@ -59,23 +63,24 @@ def _is_ours(node: Node, visible: Collection[Node]) -> bool:
 
 
 def _comes_innermost(node: Node) -> bool:
-    """The same for backward, whose gradient is laid by whoever makes it."""
+    """True for a backward of a convolution whose incoming gradient has its channels innermost already."""
     gradient = node.args[0]
     return isinstance(gradient, Node) and _lies_innermost(gradient) and _has_layouts(gradient)
 
 
 def _has_layouts(node: Node) -> bool:
-    """Whether the library convolves images as they lie: on GPUs only those of half precision."""
+    """True if the library convolves images in either layout: on GPUs only those of half precision."""
     value: torch.Tensor = node.meta["val"]
     return value.device.type == "cpu" or value.dtype in (torch.float16, torch.bfloat16)
 
 
 def _is_fixed(node: Node, visible: Collection[Node]) -> bool:
-    """Whether somebody expects the node's value with its channels outside."""
+    """True if the node's value is visible to the user in eager's layout, with its channels outermost."""
     return node in visible and not _lies_innermost(node)
 
 
 def _wanted(node: Node) -> Layout:
+    """The layout in which the library convolves this image fastest."""
     weight = node.args[1]
     assert isinstance(weight, Node)
     window, groups = weight.meta["val"].shape[2:], node.args[8]
@@ -91,12 +96,12 @@ def _wanted(node: Node) -> Layout:
 
 
 def _follows(node: Node, visible: Collection[Node]) -> bool:
-    """True for what is computed element by element, or window by window: it may lie in any way."""
+    """True for values that are computed element by element, or window by window: they may have any layout."""
     return node.op == "call_function" and not _is_fixed(node, visible) and _is_image(node)
 
 
 def _readers(node: Node) -> list[Node]:
-    """The users, through what takes a tuple apart."""
+    """The users of a node, and those of the parts that they take out of it."""
     return [reader for user in node.users for reader in (user, *(user.users if not _is_image(user) else ()))]
 
 
@@ -120,7 +125,7 @@ def _lies_innermost(node: Node) -> bool:
 # -- forward and backward at once -------------------------------------------------------------------------------------
 
 TURNED = "turned"
-"""The key in a node's ``meta`` that says: its channels are innermost, and eager's would not be."""
+"""The key in a node's ``meta`` that marks a value with its channels innermost where eager's has them outermost."""
 
 
 def lay_out_images(graph: Graph) -> None:
@@ -133,6 +138,7 @@ def lay_out_images(graph: Graph) -> None:
     laid = [node for node in laid if isinstance(node.meta["val"], torch.Tensor)]  # what gives several is no image
     if not any(node.meta["val"].device.type == "cuda" for node in laid):
         return
+    # cuDNN would rearrange a gradient that lies otherwise than the image and the weight beside it.
     convolved = {node.args[:2] for node in laid if node.target is aten.convolution.default}
     for node in graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
         gradient = node.args[0]
@@ -140,16 +146,18 @@ def lay_out_images(graph: Graph) -> None:
             laid.append(gradient)
     for node in laid:
         _turn(node)
+    # Again: now that gradients are turned, backward's convolutions want their neighbours turned as well.
     for node, layout in image_layouts(graph, returned).items():
         if layout == "channels last" and _is_image(node):
             _turn(node)
 
 
 def _turn(node: Node) -> None:
-    """Gives a value that is nobody's window the strides of an image with its channels innermost."""
+    """Gives a value the strides of an image with its channels innermost, unless it is a view."""
     value = node.meta["val"]
     if _lies_innermost(node) or not isinstance(value, FakeTensor) or not value.is_contiguous():
         return
+    # The tuple and the item taken out of it both describe the value.
     if node.target is operator.getitem:
         source, position = node.args
         assert isinstance(source, Node)
@@ -169,11 +177,12 @@ def _innermost(value: FakeTensor) -> torch.Tensor:
 
 
 def as_eager_lays(gm: GraphModule, run: Callable[[list[Any]], Sequence[Any]]) -> Boxed:
-    """``run``, which knows eager's strides alone, in the place of the compiled graph: what the graph is given is turned
-    back before, and what it has to give is turned after."""
+    """``run``, which knows eager's strides alone, in the place of the compiled graph: its inputs are turned to eager's
+    layout before, its results to the graph's after."""
     inputs = [TURNED in node.meta for node in gm.graph.find_nodes(op="placeholder")]
     returned = pytree.tree_leaves(gm.graph.output_node().args)
     outputs = [isinstance(node, Node) and TURNED in node.meta for node in returned]
+    # The usual case costs nothing.
     if not any(inputs) and not any(outputs):
         return lambda given: tuple(run(given))
 

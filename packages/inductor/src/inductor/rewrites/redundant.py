@@ -1,4 +1,4 @@
-"""Nodes that need not be computed: nobody reads them, or an equal node came before.
+"""Redundant nodes: they have no reader, or an equal node came before.
 
 The graph belongs to whoever handed it over, so nothing is changed in it: the answer is a set and a map.
 """
@@ -14,16 +14,18 @@ from torch.fx import Graph, Node
 from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 
 IMPURE = (torch.Tag.nondeterministic_seeded, torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+"""Tags of operators of which two equal calls may return different results."""
 
 MAY_RAISE = "may_raise"
-"""What ``meta`` says of an operator that may refuse what its operands hold: it runs though nobody reads its result."""
+"""The key in a node's ``meta`` that marks an operator which may refuse its operands' contents: it runs though nobody
+reads its result."""
 _ONLY_SIZES = frozenset((
     "copy", "fill", "zero", "zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like",
     "new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided", "sym_size", "sym_numel", "sym_stride",
 ))  # fmt: skip
 """Operators that do not read the elements of their first operand."""
 _VIEWS = (aten._unsafe_view.default, aten.lift_fresh.default)
-"""What is a view, though its schema does not say so."""
+"""Views whose schema does not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +39,18 @@ class Redundant:
 
 
 def find_redundant(graph: Graph) -> Redundant:
-    """What of a graph need not be computed."""
+    """The nodes of a graph that need not be computed."""
     dead: set[Node] = set()
     for node in reversed(graph.nodes):
         if is_pure(node) and not node.meta.get(MAY_RAISE) and all(user in dead for user in node.users):
             dead.add(node)
+    # Between two equal calls something may be written that both read: where anything is written, none is dropped.
     writes = any(_writes(node) for node in graph.nodes)
     return Redundant(frozenset(dead), {} if writes else _equal_nodes(graph, dead), _unread(graph, dead))
 
 
 def _unread(graph: Graph, dead: set[Node]) -> frozenset[Node]:
-    """Those that may raise and whose elements nobody reads, though somebody may want to know how many there are."""
+    """Nodes that may raise and whose elements nobody reads, though somebody may read their number."""
     raisers = [node for node in graph.nodes if node.meta.get(MAY_RAISE) and node.op == "call_function"]
     read: set[Node] = set()
     for node in reversed(graph.nodes) if raisers else ():
@@ -74,6 +77,7 @@ def is_pure(node: Node) -> bool:
 
 
 def _writes(node: Node) -> bool:
+    """True if a call changes a tensor; batch norms change their statistics, whatever their schema says."""
     target = node.target
     if not isinstance(target, OpOverload):
         return False
@@ -94,6 +98,7 @@ def _equal_nodes(graph: Graph, dead: set[Node]) -> dict[Node, Node]:
         if key is None:
             continue
         first = seen.setdefault(key, node)
+        # Two outputs must not become one tensor: the user may write to either.
         if first is not node and not (node in visible and first in visible):
             same[node] = first
             visible |= {first} if node in visible else set()  # it is returned now
@@ -101,7 +106,8 @@ def _equal_nodes(graph: Graph, dead: set[Node]) -> dict[Node, Node]:
 
 
 def brings_symbols(node: Node) -> bool:
-    """Whether sizes of the result are named by it: what comes later refers to them."""
+    """True if sizes of the result get their names from this node: later nodes refer to them, so no other node can stand
+    for it."""
     own = _symbols(node)
     return bool(own) and not own.issubset(name for given in node.all_input_nodes for name in _symbols(given))
 
@@ -132,14 +138,14 @@ def _sources(output: Node) -> set[Node]:
 
 
 def _may_share(target: object) -> bool:
-    """Whether a result may lie in the memory of an operand."""
+    """True if a result may lie in the memory of an operand."""
     if not isinstance(target, OpOverload) or target in _VIEWS:
         return True
     return any(result.alias_info for result in schema_of(target).returns)
 
 
 def _key(value: object, same: dict[Node, Node]) -> Hashable | None:
-    """Something equal exactly for equal arguments, or None where that cannot be said."""
+    """A key that is equal exactly for equal arguments, or None where that cannot be told."""
     if isinstance(value, Node):
         return same.get(value, value)
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Nodes of an FX graph that only look at memory in another way."""
+"""Views in an FX graph, and the nodes whose memory its outputs show."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ VIEWS = frozenset(
 
 
 def is_view(node: Node) -> bool:
+    """True for an operator whose result is its operand's memory, and for taking an item out of several results."""
     if node.target is operator.getitem:
         return bool(node.all_input_nodes)
     return isinstance(node.target, OpOverload) and node.target.overloadpacket in VIEWS

@@ -1,4 +1,4 @@
-"""Compiles Triton kernels: for whoever calls ``compiled``, and as a script for whoever writes requests to its input.
+"""The Triton compiler: called through ``compiled``, or run as a script that takes requests on its input.
 
 Most of Triton's compiler is Python, so threads wait for one another; processes do not.  As a script this file knows
 neither torch nor the rest of its package, so that it is there within half a second, and it touches no GPU.  It ends
@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import IO, Any
 
 ALIGNMENT = 16
-"""Kernels are compiled for memory that starts at a multiple of this, as torch's does; views that do not get a kernel
-of their own when they come."""
+"""The alignment in bytes that kernels are compiled for, as torch's memory has; views without it get a kernel of their
+own when they come."""
 
 
 READY = b"ready\n"
@@ -27,7 +27,7 @@ READY = b"ready\n"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A kernel of a file, and what to compile it for; its first ``aligned`` parameters are pointers to aligned
+    """A kernel in a file and the target to compile it for; its first ``aligned`` parameters are pointers to aligned
     memory."""
 
     file: str
@@ -43,7 +43,8 @@ class Request:
 
 
 def import_compiler() -> None:
-    """0.3 s, which programs for CPUs and warm starts need not wait for."""
+    """Imports Triton's compiler, ahead of the first request: programs for CPUs and warm starts need not wait 0.3 s for
+    it."""
     import triton.compiler  # noqa: F401
 
 
@@ -79,13 +80,14 @@ def module_of(file: Path) -> ModuleType:
 
 
 def header_of(description: Any) -> dict[str, Any]:
-    """What has to be known of machine code to start it."""
+    """The facts about machine code that a launch needs."""
     data = description.metadata
     scratch = bool(data.global_scratch_size or data.profile_scratch_size)
     return {"entry": data.name, "warps": data.num_warps, "shared": data.shared, "scratch": scratch}
 
 
 def _answer(line: bytes, replies: IO[bytes]) -> None:
+    """Compiles one request and writes its header and machine code, or the error."""
     try:
         description = compiled(Request(**json.loads(line)))
         header, code = header_of(description), description.asm["cubin"]
@@ -96,7 +98,8 @@ def _answer(line: bytes, replies: IO[bytes]) -> None:
 
 
 def _stand_alone() -> None:
-    """Generated kernels import ``inductor.runtime.triton_math``; here the packages around it are empty."""
+    """Puts empty packages in the place of ``inductor``: generated kernels import ``inductor.runtime.triton_math`` and
+    nothing else of it."""
     here = Path(__file__).parent
     for name, folder in (("inductor", here.parent), ("inductor.runtime", here)):
         package = ModuleType(name)

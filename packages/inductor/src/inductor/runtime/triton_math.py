@@ -15,7 +15,8 @@ from triton.language.extra import libdevice
 
 @triton.jit
 def in_groups(program, rows, columns, height):
-    """Which of ``rows`` by ``columns`` blocks a program makes, counted down ``height`` rows before the next column."""
+    """The row and column of the block that a program makes, of ``rows`` by ``columns``, counted down ``height`` rows
+    before the next column."""
     # Of 4 rows by 3 columns at height 2, programs 0 to 5 make (0,0) (1,0) (0,1) (1,1) (0,2) (1,2), and 6 to 11 the next
     # two rows: programs that run at one time share rows of one factor and columns of the other in the cache.
     first = program // (height * columns) * height
@@ -335,7 +336,7 @@ def xor_along(x):
 
 @triton.jit
 def beats_max(value, at, best, best_at):
-    """Whether a value takes the place of the best so far: larger, NaN, or equal and earlier."""
+    """True if a value takes the place of the best so far: larger, NaN, or equal and earlier."""
     nan, had_nan = value != value, best != best
     # Two NaN count as equal: of these, too, the first wins.
     same = (value == best) | (nan & had_nan)

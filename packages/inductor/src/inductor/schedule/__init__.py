@@ -1,4 +1,4 @@
-"""From a graph of nests to a program of kernels: fusion, loop order, memory.
+"""The scheduler: from a graph of nests to a program of kernels, by fusion, loop order and memory planning.
 
 ```
 nests and calls -> fusion (merge: may they?  profit: should they?) -> kernels (loop order) -> together (one start for
@@ -26,11 +26,12 @@ def schedule(graph: Graph) -> Program:
 
 
 def work_of(graph: Graph) -> list[Work]:
-    """The kernels and calls of a graph in their order; which share a start, and where memory comes from, is open."""
+    """The kernels and calls of a graph in their order, before kernels are started together and memory is planned."""
     operations = fuse(graph)
     live = {root(output.name, graph.views) for output in graph.outputs if isinstance(output, Ref)}
     live |= graph.mutated | {buffer.name for buffer in graph.inputs if isinstance(buffer, Buffer)}
     work: list[Work] = []
+    # Backwards, as a store is needed only if something behind it reads its buffer.
     for number in range(len(operations) - 1, -1, -1):
         operation = operations[number]
         if isinstance(operation, Nest):
@@ -56,7 +57,7 @@ SILENT = frozenset((
     "view", "unsafe_view", "reshape", "getitem", "expand", "permute", "t", "transpose", "unsqueeze", "squeeze", "slice",
     "select", "clone", "alias", "detach",
 ))  # fmt: skip
-"""Operators that only move things and say little about a kernel."""
+"""Operators that only move elements, and say little about a kernel in its name."""
 
 
 def _name(nest: Nest, number: int) -> str:

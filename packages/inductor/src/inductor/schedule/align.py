@@ -1,4 +1,4 @@
-"""Laying one iteration space over another: both are cut into the same axes, if their sizes allow it.
+"""The alignment of iteration spaces: two are cut into the same axes, if their sizes allow it.
 
 ``(128, 64)`` over ``(8192,)`` becomes ``(128, 64)``, where the long axis is ``64 * a + b``; over ``(4, 32, 64)`` the
 axis of 128 is cut in two.  What is computed there plays no part here.
@@ -14,7 +14,8 @@ from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """The common axes, what the axes of either side are in terms of them, and the axes each left one was cut into."""
+    """Two iteration spaces over common axes: the axes of each side in terms of them, and the pieces that each axis was
+    cut into."""
 
     domain: tuple[Symbol, ...]
     left: dict[Symbol, Index]
@@ -45,6 +46,7 @@ def overlay(left: Sequence[Symbol], right: Sequence[Symbol]) -> Overlay | None:
         cuts[0].setdefault(axis_left, []).append(piece)
         cuts[1].setdefault(axis_right, []).append(piece)
         rest_left, rest_right = _over(rest_left, size), _over(rest_right, size)
+        # A used-up axis goes; a part that remains is cut on against the next axis of the other side.
         if rest_left == ONE:
             lefts.pop()
         if rest_right == ONE:
@@ -55,7 +57,7 @@ def overlay(left: Sequence[Symbol], right: Sequence[Symbol]) -> Overlay | None:
 
 
 def _next(rest: Index, axes: list[Symbol]) -> tuple[Index, Symbol | None]:
-    """What is left to cut of the innermost axis that is not used up."""
+    """The part of the innermost remaining axis that is not cut yet, and that axis."""
     if not axes:
         return rest, None
     size = axes[-1].size
@@ -64,6 +66,7 @@ def _next(rest: Index, axes: list[Symbol]) -> tuple[Index, Symbol | None]:
 
 
 def _common(left: Index, right: Index) -> Index | None:
+    """The largest size that both parts can be cut by; None if they do not fit."""
     if left == right:
         return left
     a, b = left.as_int(), right.as_int()
@@ -77,6 +80,7 @@ def _common(left: Index, right: Index) -> Index | None:
 
 
 def _over(rest: Index, size: Index) -> Index:
+    """The part that remains outside a piece of ``size``."""
     if rest == size:
         return ONE
     quotient = rest.divisible_by(size)
@@ -85,6 +89,7 @@ def _over(rest: Index, size: Index) -> Index:
 
 
 def _piece(left: Symbol, right: Symbol, size: Index, number: int) -> Symbol:
+    """The axis of a piece: one of the two itself, if it is cut no further."""
     for axis in (left, right):
         if axis.size == size:
             return axis if axis is left else loop_variable(f"{axis.name}_{number}", size)
@@ -92,12 +97,14 @@ def _piece(left: Symbol, right: Symbol, size: Index, number: int) -> Symbol:
 
 
 def _joined(domain: list[Symbol], cuts: tuple[dict[Symbol, list[Symbol]], dict[Symbol, list[Symbol]]]) -> Overlay:
+    """The overlay of the pieces, which were cut from the innermost to the outermost."""
     moves: list[dict[Symbol, Index]] = []
     pieces: list[dict[Symbol, tuple[Symbol, ...]]] = []
     for side in cuts:
         moved: dict[Symbol, Index] = {}
         for axis, parts in side.items():
             total, step = ZERO, ONE
+            # Pieces stand innermost first, so that each one's step is the size of those before it.
             for part in parts:
                 assert part.size is not None
                 total, step = total + Index.of(part) * step, step * part.size
@@ -109,10 +116,11 @@ def _joined(domain: list[Symbol], cuts: tuple[dict[Symbol, list[Symbol]], dict[S
 
 
 def permutation(left: Index, right: Index, left_axes: Sequence[Symbol], right_axes: Sequence[Symbol]) -> Overlay | None:
-    """Lays axes over one another that have the same stride in an index both sides use, whatever their order."""
+    """An overlay of axes that have the same stride in an index of both sides, whatever their order."""
     places = {}
     for axis in left_axes:
         stride = left.stride_of(axis)
+        # Two axes with one stride and size could be matched in two ways.
         if stride is None or stride == ZERO or (stride, axis.size) in places:
             return None
         places[stride, axis.size] = axis

@@ -1,5 +1,5 @@
-"""How a kernel is laid out on a CPU: which loop runs along the vector's lanes, how wide, what threads share, and how
-each of its loops is done.
+"""The layout of a kernel on a CPU: the axis along the vectors' lanes, their width, the loops that threads share, and
+how each loop is done.
 
 A pure decision over the kernel, carried by it to the printer.
 """
@@ -26,7 +26,7 @@ EXPENSIVE = frozenset({
     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "pow", "atan2",
     "hypot", "rand", "randn", "randint64", "fmod", "mod", "floordiv", "truncdiv",
 })  # fmt: skip
-"""Operators the machine has no instruction for."""
+"""Operators that the machine has no instruction for."""
 
 BY_LANE = frozenset({
     "lgamma", "digamma", "rand", "randn", "randint64",
@@ -34,16 +34,17 @@ BY_LANE = frozenset({
 """Those of them that are computed for one element after the other."""
 
 DIVISIONS = frozenset({"fmod", "mod", "floordiv", "truncdiv"})
-"""Those that are so for integers."""
+"""Operators that are computed so for integers."""
 
 
 TWO = Index.of(2)
 
 
 def lay_out(kernel: Kernel, vector_bytes: int) -> CpuLayout:
-    """``vector_bytes`` is how much one register of the machine holds."""
+    """The layout of a kernel; ``vector_bytes`` is the size of one register of the machine."""
     vector, width = _vectorisation(kernel, vector_bytes)
     tiled = vector == "columns" and _reads_cross(kernel)
+    # What holds for the whole kernel comes first: its loops are laid out by it.
     decided = _Decided(kernel, vector, width, tiled, _total_work(kernel, width), _may_be_parallel(kernel))
     return CpuLayout(
         vector,
@@ -61,7 +62,7 @@ def lay_out(kernel: Kernel, vector_bytes: int) -> CpuLayout:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What is known of a kernel before its loops are looked at one by one."""
+    """The decisions about a kernel that come before its loops."""
 
     kernel: Kernel
     vector: VectorOver
@@ -71,7 +72,7 @@ class _Decided:
     parallel: bool
 
     def shared(self) -> Literal["outer", "lanes"] | None:
-        """Which of the kernel's own loops a team shares."""
+        """The loops of the kernel that a team shares: the outer ones, or the one along the lanes."""
         axes = self.kernel.axes
         outer = axes[:-1] if self.vector == "columns" else axes
         if self._pays(outer):
@@ -81,7 +82,7 @@ class _Decided:
         return None
 
     def _pays(self, axes: Sequence[Symbol], step: int = 1) -> bool:
-        """Whether there is enough for threads to share in the loops over some axes, the last of which makes steps."""
+        """True if the loops over these axes, the last of which makes steps, hold enough work for threads to share."""
         if not axes or not self.parallel or static_extent(self.kernel.axes) == 0:
             return False
         iterations, work = static_extent(axes), self.work.as_int()
@@ -93,7 +94,7 @@ class _Decided:
         return iterations >= 2 * step and not few
 
     def loop(self, loop: Loop) -> LoopLayout:
-        """One of the kernel's loops."""
+        """The layout of one of the kernel's loops."""
         kernel, width = self.kernel, self.width
         if not loop.axes:
             read, written = streams(kernel, loop, kernel.axes) if self._in_columns() else ((), ())
@@ -101,6 +102,8 @@ class _Decided:
         in_lanes = self.vector == "rows" and width <= _extent(loop.axes[-1])
         read, written = streams(kernel, loop, (*kernel.axes, *loop.axes)) if in_lanes else ((), ())
         extent, first, running = static_extent(loop.axes), _extent(loop.axes[0]), has_scans([loop])
+        # A row of unknown length is prepared for both: pieces, and ``whole_below`` which the kernel asks about when it
+        # runs.
         is_long = extent is None or extent >= costs.CPU.long_reduction
         reduces = any(isinstance(statement, Reduce) for statement in loop.body)
         in_pieces = reduces and is_long and not running and first > 1
@@ -118,10 +121,11 @@ class _Decided:
         )
 
     def _in_columns(self) -> bool:
+        """True if lanes run along the kernel's last axis, without tiles."""
         return self.vector == "columns" and not self.tiled
 
     def _side_by_side(self, loop: Loop) -> int:
-        """How many accumulators take turns: several where memory and latency decide the loop's speed."""
+        """The number of accumulators that take turns: several where memory and latency bound the loop's speed."""
         if any(isinstance(node, Apply) and node.op in EXPENSIVE for node in nodes([loop])):
             return 1
         return costs.CPU.unrolled if _extent(loop.axes[-1]) >= costs.CPU.unrolled * self.width else 1
@@ -137,7 +141,7 @@ class _Decided:
 
 
 def _total_work(kernel: Kernel, width: int) -> Index:
-    """About how many instructions the kernel takes."""
+    """An estimate of the instructions that the kernel takes."""
     total = Index.of(sum(_loop_work(loop, width) * (static_extent(loop.axes) or 1) for loop in kernel.loops))
     for axis in kernel.axes:
         assert axis.size is not None
@@ -157,14 +161,15 @@ def _loop_work(loop: Loop, width: int) -> int:
 
 
 def _is_by_lane(node: Apply) -> bool:
+    """True for operators that are computed for one element after the other."""
     if node.op in DIVISIONS:
         return not node.dtype.is_floating_point
     return node.op in BY_LANE or node.dtype == torch.float64
 
 
 def _may_be_parallel(kernel: Kernel) -> bool:
-    """What several threads add to shared places, if it is floats, or write there, would come out differently every
-    time: one thread does it."""
+    """False where several threads would write to one place, or add floats there: the result would differ from call to
+    call, so one thread does it."""
     dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
     return not any(
         isinstance(statement, Store)
@@ -176,7 +181,7 @@ def _may_be_parallel(kernel: Kernel) -> bool:
 
 
 def _reads_cross(kernel: Kernel) -> bool:
-    """Whether some reads run along the last axis and others along the one before."""
+    """True if some accesses run along the last axis and others along the one before."""
     if len(kernel.axes) < 2 or any(loop.axes for loop in kernel.loops):
         return False
     if any(isinstance(s, Store) and s.may_meet for loop in kernel.loops for s in loop.body):
@@ -192,11 +197,13 @@ def _reads_cross(kernel: Kernel) -> bool:
 
 
 def _vectorisation(kernel: Kernel, vector_bytes: int) -> tuple[VectorOver, int]:
+    """The axis along the lanes and the number of lanes: rows or columns, whichever finds more neighbours in memory."""
     columns = _columns_score(kernel)
     rows = _rows_score(kernel)
     if rows is not None and (columns is None or rows - _gathered_rows(kernel) >= columns):
         longest = max((_extent(loop.axes[-1]) for loop in kernel.loops if loop.axes), default=0)
         width = _fitting(vector_bytes // _widest(kernel, "rows"), longest)
+        # Fewer lanes than four cost more in moves than they save.
         return ("rows", width) if rows >= 0 and width >= 4 else ("nothing", 1)
     if columns is not None and columns >= 0:
         width = _fitting(vector_bytes // _widest(kernel, "columns"), _extent(kernel.axes[-1]))
@@ -205,19 +212,21 @@ def _vectorisation(kernel: Kernel, vector_bytes: int) -> tuple[VectorOver, int]:
 
 
 def _extent(axis: Symbol) -> int:
+    """The size of an axis; a dynamic one is assumed to be large."""
     extent = axis.size.as_int() if axis.size is not None else None
     return 1 << 30 if extent is None else extent
 
 
 def _fitting(width: int, extent: int) -> int:
+    """The widest vector that the axis can fill; 1 where none fits."""
     while width > 4 and width > extent:
         width //= 2
     return width if width <= extent else 1
 
 
 def _widest(kernel: Kernel, vector: VectorOver) -> int:
-    """The size of the largest element that a vector holds: of what differs from lane to lane, and of accumulators.
-    Positions that fit are compared in 32 bits."""
+    """The size of the largest element that a vector holds: of values that differ from lane to lane, and of
+    accumulators.  Positions that fit are compared in 32 bits."""
     widths = [4]
     varying: set[str] = set()
     for loop in kernel.loops:
@@ -233,7 +242,7 @@ def _widest(kernel: Kernel, vector: VectorOver) -> int:
 
 
 def _size_of_what_differs(tree: Expr, axes: Sequence[Symbol], varying: set[str]) -> int | None:
-    """The largest element in a tree that differs along the axes; None where none does."""
+    """The size of the largest element in a tree that differs along the axes; None where none does."""
     differs: set[int] = set()
     largest: int | None = None
     for node in walk(tree):
@@ -247,6 +256,7 @@ def _size_of_what_differs(tree: Expr, axes: Sequence[Symbol], varying: set[str])
 
 
 def _columns_score(kernel: Kernel) -> int | None:
+    """The gain of lanes along the last axis: accesses to neighbours count for it, far ones against it."""
     if not kernel.axes:
         return None
     axis = kernel.axes[-1]
@@ -255,6 +265,7 @@ def _columns_score(kernel: Kernel) -> int | None:
 
 
 def _rows_score(kernel: Kernel) -> int | None:
+    """The gain of lanes along the rows of reductions; None where nothing is reduced."""
     reductions = [loop for loop in kernel.loops if loop.axes]
     if not reductions or has_scans(kernel.loops):
         return None
@@ -263,13 +274,13 @@ def _rows_score(kernel: Kernel) -> int | None:
 
 
 def _gathered_rows(kernel: Kernel) -> int:
-    """How often lanes along a reduced axis would each read where another position says, one after the other."""
+    """The number of gathers in lanes along a reduced axis, where each lane reads at a position of its own."""
     every = ((loop, access) for loop in kernel.loops if loop.axes for access in _accesses(loop))
     return sum(_turns(loop, access) for loop, access in every if loop.axes[-1] in access.positions)
 
 
 def _turns(loop: Loop, access: _Access) -> int:
-    """How often a loop accesses a place, where that matters: what is done once per row weighs little."""
+    """The number of times that a loop makes an access, as a weight: one made once per row weighs little."""
     if loop.axes and (access.index.symbols | access.positions).isdisjoint(loop.axes):
         return 1
     extent = static_extent(loop.axes)
@@ -278,7 +289,7 @@ def _turns(loop: Loop, access: _Access) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """A place that is read or written, and what the positions within it that come from tensors depend on."""
+    """An element that is read or written, and the axes that its positions from tensors depend on."""
 
     index: Index
     positions: frozenset[Symbol] = frozenset()
@@ -301,7 +312,7 @@ def _behind_positions(load: Load) -> frozenset[Symbol]:
 
 
 def _neighbours(index: Index, axis: Symbol) -> int:
-    """1 where lanes read neighbouring elements or every second, 0 where all read the same, -1 where they read far
+    """1 where lanes access neighbouring elements or every second, 0 where all access the same, -1 where theirs lie far
     apart."""
     if axis not in index.symbols:
         return 0

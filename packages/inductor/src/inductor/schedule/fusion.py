@@ -1,4 +1,4 @@
-"""Fusion: which nests share a kernel.  A greedy walk in program order, then one over the groups it left.
+"""Fusion: the choice of nests that share a kernel.  A greedy walk in program order, then one over the groups it left.
 
 Groups keep the set of groups that must come before them as bits of an integer, so that the question whether a merge
 would close a cycle costs one bit operation and a graph of thousands of nodes is scheduled in near linear time.
@@ -31,16 +31,16 @@ class Group:
     """Operations that run as one: a nest (merged from several) or a call."""
 
     number: int
-    """The group's own bit."""
+    """The position of the group, which is its bit."""
     operation: Operation
     reads: set[str]
     writes: set[str]
     before: int = 0
     """The groups that run earlier, as bits."""
     alive: bool = True
-    """Not merged into another yet."""
+    """False once it was merged into another group."""
     members: list[int] = field(default_factory=list)
-    """Its operations, by their place in the program."""
+    """The operations of the group, by their position in the program."""
 
 
 def fuse(graph: Graph) -> list[Operation]:
@@ -53,6 +53,8 @@ def fuse(graph: Graph) -> list[Operation]:
 
 
 class _Fusion:
+    """The state of fusing one graph: its groups so far, and the order that they must keep."""
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.accesses, self.needed = dependencies(graph)
@@ -85,6 +87,7 @@ class _Fusion:
             self.readers.setdefault(name, []).append(group)
 
     def _join(self, number: int, nest: Nest, touched: Access, producers: dict[int, Group]) -> Group | None:
+        """The group that the nest was merged into, or None."""
         for candidate in self._candidates(nest, touched, producers):
             bit = 1 << candidate.number
             if self.order.kept_apart(candidate.members, (number,)):
@@ -124,12 +127,14 @@ class _Fusion:
         return [*best, beside] if beside is not None and beside.alive and beside not in best else best
 
     def _shared_bytes(self, group: Group, touched: Access) -> int:
+        """The bytes of buffers that the operation reads and the group reads or writes."""
         common = touched.reads & (group.writes | group.reads)
         return sum(size_in_bytes(self.graph.buffers[name]) for name in common if name in self.graph.buffers)
 
     def _merged(
         self, first: Operation, second: Nest, written: set[str], read: frozenset[str] | set[str]
     ) -> Nest | None:
+        """The merged nest, if merging is legal and pays."""
         assert isinstance(first, Nest)
         # Cheap questions first: ``merge`` rewrites whole nests.  A partial sum is there to be computed early; as one
         # with its reader it would wait for what the reader waits for.
@@ -144,7 +149,8 @@ class _Fusion:
         return merged if costs_a_launch(first) and costs_a_launch(second) and _space(first) == _space(second) else None
 
     def _view_meets(self, first: Nest, second: Nest) -> bool:
-        """Whether one writes what the other reads by a view that a call gave: nobody here can tell where."""
+        """True if one nest writes memory that the other reads through a view returned by a call: at which element is
+        unknown."""
         aliases = self.graph.aliases
         return bool(aliases) and any(
             not {aliases[load.buffer] for load in loads_of(reader.loops) if load.buffer in aliases}.isdisjoint(
@@ -174,6 +180,7 @@ class _Fusion:
                 self._try_pair(producer, group)
 
     def _direct_producers(self, group: Group) -> list[Group]:
+        """The groups of nests that write memory the group reads."""
         found = {self.group_of[k].number: self.group_of[k] for member in group.members for k in self.needed[member]}
         return [
             other
@@ -182,6 +189,7 @@ class _Fusion:
         ]
 
     def _try_pair(self, first: Group, second: Group) -> None:
+        """Merges two groups, if nothing has to run between them and it pays."""
         if self.order.kept_apart(first.members, second.members):
             return
         bit = 1 << first.number
@@ -239,5 +247,5 @@ class _Fusion:
 
 
 def _space(nest: Nest) -> Hashable:
-    """What nests have in common that run beside one another."""
+    """The iteration space of a nest: its device, and the sizes of its axes with those it reduces over."""
     return nest.device, tuple((axis.size, axis in nest.reduced) for axis in nest.domain)

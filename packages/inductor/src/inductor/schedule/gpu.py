@@ -1,4 +1,4 @@
-"""The block that each program of a Triton kernel works on: which axes it spans, how far, and with how many warps.
+"""The block that each program of a Triton kernel works on: the axes it spans, its sides, and its warps.
 
 A pure decision over the kernel, made from its strides.  Memory is read at full speed along the axis where neighbours
 lie side by side; where operands disagree about that axis, as in a transpose, the block spans both.
@@ -22,7 +22,7 @@ from inductor.schedule.together import elements_of
 
 
 def choose_shape(kernel: Kernel) -> Shape:
-    """Good first guesses: enough bytes per program to hide latency, rows in registers where they fit."""
+    """The first guess at a shape: enough bytes per program to hide latency, rows in registers where they fit."""
     if kernel.product is not None:
         return _multiplying_shape(kernel, kernel.product)
     if kernel.members:
@@ -36,6 +36,7 @@ def choose_shape(kernel: Kernel) -> Shape:
         return _shape(groups, (block,), None, 4 if block >= 512 else max(1, block // 128))
     if len(_dimensions(groups)) == len(TILE_NAMES):
         return _shape(groups, (16, 16, 16), None, 8)
+    # Operands disagree about the fast axis: a square reads both ways in full cache lines.
     side = 64 if _widest(kernel) <= 2 else 32
     return _shape(groups, (side, 64), None, 8)
 
@@ -46,13 +47,14 @@ def _shape_of_members(elements: Sequence[int]) -> Shape:
 
 
 def _elementwise_block(kernel: Kernel) -> int:
-    """Elements per program where each stands alone: of two bytes, twice as many are two loads of 16 bytes per thread;
-    where there are many operands, these are on their way together as it is."""
+    """The elements per program of an elementwise kernel.  Of two bytes, twice as many are two loads of 16 bytes per
+    thread; many operands are enough loads in flight as they are."""
     many = points(kernel.axes) >= costs.GPU.many_elements and len(kernel.arguments) <= costs.GPU.few_operands
     return 2048 if many and _widest(kernel) <= 2 else 1024
 
 
 def _widest(kernel: Kernel) -> int:
+    """The size of the largest element that is read."""
     return max((load.dtype.itemsize for load in loads_of(kernel.loops)), default=4)
 
 
@@ -60,7 +62,7 @@ def _widest(kernel: Kernel) -> int:
 
 
 def _bytes_side_by_side(kernel: Kernel) -> Counter[Symbol]:
-    """How many bytes are read and written along each axis with nothing between them."""
+    """The bytes read and written along each axis at stride 1."""
     places: set[tuple[str, Index, int]] = set()
     dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
     for load in loads_of(kernel.loops):
@@ -72,6 +74,7 @@ def _bytes_side_by_side(kernel: Kernel) -> Counter[Symbol]:
     for _, index, width in places:
         moved = [axis for axis in axes if axis in index.symbols]
         for axis in moved:
+            # The bytes that the access touches in all, over the axes it moves along.
             if index.stride_of(axis) == 1 and points([axis]) > 1:
                 total[axis] += width * points(moved)
     return total
@@ -83,6 +86,7 @@ def _groups(kernel: Kernel, sides: Counter[Symbol]) -> tuple[tuple[Symbol, ...],
     *others, last = kernel.axes or (None,)
     if last is None or points([last]) < costs.GPU.shortest_side:
         return (kernel.axes,)
+    # Few bytes along an axis do not pay for a dimension that makes all other blocks smaller.
     enough = sum(sides.values()) / costs.GPU.worth_a_dimension
     wanted = [
         axis
@@ -98,7 +102,7 @@ def _groups(kernel: Kernel, sides: Counter[Symbol]) -> tuple[tuple[Symbol, ...],
 
 
 def _dimensions(groups: Sequence[Sequence[Symbol]]) -> Sequence[Sequence[Symbol]]:
-    """The groups that become dimensions: where there are several, the last one's axes do not."""
+    """The groups that become dimensions of the block: all, if there is only one, else all but the last."""
     return groups[:-1] if len(groups) > 1 else groups
 
 
@@ -115,7 +119,7 @@ def _shape(groups: Sequence[tuple[Symbol, ...]], blocks: Sequence[int], r: int |
 
 
 def _power_of_two(size: int | Sequence[Symbol]) -> int:
-    """The next power of two; axes whose sizes are dynamic are taken for long."""
+    """The next power of two; axes of dynamic size are assumed to be long."""
     number = size if isinstance(size, int) else points(size)
     return 1 << max(0, (number - 1).bit_length())
 
@@ -124,6 +128,7 @@ def _power_of_two(size: int | Sequence[Symbol]) -> int:
 
 
 def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], sides: Counter[Symbol]) -> Shape:
+    """The shape of a kernel with reductions, along rows or down columns."""
     passes = [loop for loop in kernel.loops if loop.axes]
     lengths = [product(loop.axes).as_int() for loop in passes]
     longest = max((costs.GPU.persistent + 1 if length is None else length) for length in lengths)
@@ -146,20 +151,22 @@ def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], side
 
 
 def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int, width: int) -> Shape:
-    """Neighbouring columns side by side.  A column that is read again stays in registers if a few fit."""
+    """The shape of a reduction over columns, with neighbouring columns side by side.  A column that is read again stays
+    in registers if a few fit."""
     r = _power_of_two(longest)
     x = min(costs.GPU.line // width, _power_of_two(groups[0]))
     few = points(groups[0]) < costs.GPU.few_programs * x  # so few wait for memory, not it for them
     at_once = few and r * x <= costs.GPU.registers
     if r * x * width > 2 * costs.GPU.in_flight and (passes == 1 or costs.GPU.registers // r < 8) and not at_once:
         r = costs.GPU.in_flight // (x * width)
+    # Read more than once, the columns stay in registers, and fewer stand side by side.
     elif r * x > costs.GPU.registers:
         x = costs.GPU.registers // r
     return replace(_shape(groups, (x,), r, _warps(x * r)), keeps_rows=r >= longest)
 
 
 def _width(kernel: Kernel) -> int:
-    """Bytes of an element of what is read along the last axis, at most those of single precision."""
+    """The size of an element read along the last axis, at most that of single precision."""
     along = [load.dtype.itemsize for load in loads_of(kernel.loops) if kernel.axes[-1] in load.index.symbols]
     return min(4, max(along, default=4))
 
@@ -172,6 +179,7 @@ def _warps(elements: int) -> int:
 
 
 def _multiplying_shape(kernel: Kernel, made: Product) -> Shape:
+    """The shape of a kernel that begins with a product, from the product's tiling."""
     batch = kernel.axes[: len(kernel.axes) - len(made.rows) - len(made.columns)]
     tiles = [Tile("outer", batch, None)] if batch else []
     for name, axes, block in (("y", made.rows, made.tiling.rows), ("x", made.columns, made.tiling.columns)):
@@ -198,7 +206,7 @@ def candidates(shape: Shape) -> list[Shape]:
 
 
 def _around(shape: Shape, name: str, side: int) -> list[int]:
-    """Sizes near ``side`` that what it covers has use for; a row that is in registers stays there."""
+    """Block sizes near ``side``, up to the size of its axes; a row that is in registers stays there."""
     if name == "RBLOCK":
         return [side] if shape.keeps_rows else [side // 2, side, side * 2]
     (tile,) = (tile for tile in shape.tiles if name == f"{tile.name.upper()}BLOCK")

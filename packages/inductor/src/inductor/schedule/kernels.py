@@ -1,4 +1,4 @@
-"""A merged nest becomes a kernel: what nobody reads is dropped, the loop order chosen by strides, axes joined.
+"""Kernels from merged nests: unread values are dropped, the loop order is chosen by strides, axes are joined.
 
 Decides how the loops run; it no longer changes what is computed or which nests belong together.
 """
@@ -52,11 +52,12 @@ def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Coll
 
 
 _KEEPS_NUMBERS = frozenset({"neg", "abs", "maximum", "minimum", "fmax", "fmin", "where"})
-"""Operators whose results are numbers that they were given, but for the sign."""
+"""Operators whose results are among their operands, but for the sign."""
 
 
 def exact(loops: Sequence[Loop]) -> tuple[Loop, ...]:
-    """The loops without roundings to half precision of what has it: what is read from memory, and not fused."""
+    """The loops without roundings to half precision of values that have it already: those read from memory, not
+    fused."""
 
     def rule(node: Expr) -> Expr | None:
         if not isinstance(node, Apply) or node.op != "rounded" or node.param is None:
@@ -70,6 +71,7 @@ def exact(loops: Sequence[Loop]) -> tuple[Loop, ...]:
 
 
 def _has_precision(expr: Expr, dtype: torch.dtype) -> bool:
+    """True if rounding the value to ``dtype`` would not change it."""
     if isinstance(expr, Const):
         return representable(expr.value, dtype) == expr.value
     if not isinstance(expr, Apply):
@@ -143,7 +145,7 @@ def _inlined_body(body: tuple[Statement, ...], uses: Counter[str], values: dict[
 
 
 def _keeps_order(value: Expr, stores: Collection[str]) -> bool:
-    """A value that reads what the loop also writes stays where it is."""
+    """True if the value reads nothing that the loop writes, so that it may be computed at a later statement."""
     return all(not isinstance(node, Load) or node.buffer not in stores for node in walk(value))
 
 
@@ -153,6 +155,7 @@ def _keeps_order(value: Expr, stores: Collection[str]) -> bool:
 def split(nest: Nest) -> Nest:
     """The nest with an axis ``a`` cut in two where indices use ``a // m`` and ``a % m``: they become plain strides."""
     cuts: dict[Symbol, set[int]] = {}
+    # Every divisor of an axis has to be a cut, or some index would keep its division.
     for index in set(indices_of(nest.loops)):
         for axis, divisor in _divisions(index):
             cuts.setdefault(axis, set()).add(divisor)
@@ -207,6 +210,7 @@ def _cut(axis: Symbol, divisors: list[int]) -> list[Symbol]:
 
 
 def _recomposed(parts: list[Symbol]) -> Index:
+    """The axis in terms of its parts."""
     total, step = ZERO, ONE
     for part in reversed(parts):
         assert part.size is not None
@@ -218,7 +222,8 @@ def _recomposed(parts: list[Symbol]) -> Index:
 
 
 def _counts_order(loops: Sequence[Loop]) -> bool:
-    """True if a later iteration may write over what an earlier one wrote."""
+    """True if a later iteration may overwrite the element of an earlier one, so that the order of iterations
+    matters."""
     return any(store.may_meet and store.mode == "set" for store in stores_of(loops))
 
 
@@ -232,6 +237,7 @@ def _ordered(axes: tuple[Symbol, ...], loops: Sequence[Loop]) -> tuple[Symbol, .
 
 
 def _step(index: Index, axis: Symbol) -> int:
+    """The distance in elements that the index moves along the axis."""
     stride = index.stride_of(axis)
     if stride is None:
         return 1
@@ -244,6 +250,7 @@ def _runs(axes: tuple[Symbol, ...], loops: tuple[Loop, ...], prefix: str) -> dic
     indices = set(indices_of(loops))
     runs: list[list[Symbol]] = []
     for axis in axes:
+        # One loop instead of two: fewer counters, and vectors that cross the border.
         if runs and all(_walks_as_one(index, runs[-1][-1], axis) for index in indices):
             runs[-1].append(axis)
         else:
@@ -259,6 +266,7 @@ def _runs(axes: tuple[Symbol, ...], loops: tuple[Loop, ...], prefix: str) -> dic
 
 
 def _walks_as_one(index: Index, outer: Symbol, inner: Symbol) -> bool:
+    """True if the outer axis goes on where the inner one ends."""
     step_out, step_in = index.stride_of(outer), index.stride_of(inner)
     assert inner.size is not None
     return step_out is not None and step_in is not None and step_out == step_in * inner.size
@@ -344,7 +352,7 @@ def arguments_of(loops: Sequence[Loop], buffers: Mapping[str, Buffer]) -> tuple[
 
 
 def storage(buffer: Buffer) -> Index:
-    """How many elements lie between the first of a buffer and the end of its last."""
+    """The number of elements from a buffer's first to its last, with the gaps between."""
     if any(size == 0 for size in buffer.sizes):
         return ZERO
     return sum(((size - 1) * step for size, step in zip(buffer.sizes, buffer.strides, strict=True)), ONE)

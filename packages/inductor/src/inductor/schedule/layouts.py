@@ -1,6 +1,5 @@
-"""The last thing that is decided of a program: how its kernels run on their targets, which of them are one call, and
-what temporaries share memory.  What is printed afterwards prints only.
-"""
+"""The last decisions about a program: how its kernels run on their targets, which of them are one call, and which
+temporaries share memory.  Printers only print afterwards."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from inductor.schedule.together import families
 
 
 def lay_out(program: Program, vector_bytes: int, alone: bool = False) -> Program:
-    """The program with everything decided.  ``vector_bytes`` is how much a register of this machine's CPU holds; each
-    kernel on it is a call of its own, ``alone``, if that is wanted."""
+    """The program with everything decided.  ``vector_bytes`` is the size of this CPU's vector registers; with ``alone``
+    each kernel on it is a call of its own."""
     steps = tuple(
         replace(step, kernel=with_layout(step.kernel, vector_bytes)) if isinstance(step, Launch) else step
         for step in program.steps

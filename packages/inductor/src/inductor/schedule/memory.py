@@ -1,4 +1,4 @@
-"""When buffers come and go: allocation before the first write, release after the last use, memory handed on.
+"""The memory plan: allocation before the first write, release after the last use, memory handed from buffer to buffer.
 
 A dead buffer's memory is taken by a new one of the same number of bytes.  A kernel may write over an input of its own
 that nobody needs afterwards, where it touches that input only at the element it writes: the two become one argument.
@@ -26,14 +26,16 @@ from inductor.schedule.merge import map_statement
 from inductor.torch_versions import aten
 
 Work: TypeAlias = Kernel | Call
+"""A piece of a program's work: a kernel, or a call of an operator."""
 _MemoryClass: TypeAlias = tuple[str, Index]
+"""The device and the number of bytes of a buffer; buffers of one class fit into each other's memory."""
 
 
 FRESH = frozenset((
     aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.convolution.default,
     aten._addmm_activation.default,
 ))  # fmt: skip
-"""Library calls whose result is memory of its own, laid out as asked for: it is ours from then on."""
+"""Library calls whose result is memory of its own, laid out as asked for: the program may reuse it afterwards."""
 
 
 def plan(graph: Graph, work: Sequence[Work]) -> tuple[Step, ...]:
@@ -43,24 +45,26 @@ def plan(graph: Graph, work: Sequence[Work]) -> tuple[Step, ...]:
 
 @dataclass
 class _Planner:
+    """The plan of one program in the making."""
+
     graph: Graph
     work: Sequence[Work]
     steps: list[Step | None] = field(default_factory=list)
-    """A place becomes None where a release is taken back, because somebody took over the memory."""
+    """The steps so far.  A release that is taken back, because another buffer took over the memory, becomes None."""
     last: dict[str, int] = field(default_factory=dict)
-    """Number of the last piece of work that uses a buffer, by itself or through a view; the number of pieces for
+    """The number of the last piece of work that uses a buffer, by itself or through a view; one beyond the last for
     results."""
     present: set[str] = field(default_factory=set)
-    """Buffers and views that exist at the step at hand."""
+    """The buffers and views that exist at the current step."""
     dead: dict[_MemoryClass, list[tuple[str, int]]] = field(default_factory=dict)
-    """What was freed, by class, with the place of its release."""
+    """Released buffers by class, each with the position of its release."""
     shared: set[str] = field(default_factory=set)
-    """Memory that calls may have given views of: nobody knows until when it is read."""
+    """Buffers that calls may have returned views of: how long they are read is unknown."""
     bound: set[Symbol] = field(default_factory=set)
     allocated: set[str] = field(default_factory=set)
-    """Memory that this program made."""
+    """Buffers that this program allocated."""
     ending: dict[int, list[str]] = field(default_factory=dict)
-    """``last`` the other way round."""
+    """``last`` by number: the buffers whose last use is that piece of work."""
 
     def run(self) -> tuple[Step, ...]:
         self.steps.extend(self.graph.binds)
@@ -91,7 +95,7 @@ class _Planner:
         return tuple(step for step in self.steps if step is not None)
 
     def _bind_sizes(self, buffer: Buffer) -> None:
-        """Sizes that are known once a call has returned."""
+        """Binds the sizes that are known once a call has returned."""
         for dim, size in enumerate(buffer.sizes):
             symbol = size.as_symbol()
             if symbol is not None and symbol not in self.bound:
@@ -101,6 +105,7 @@ class _Planner:
     # -- how long buffers live ----------------------------------------------------------------------------------------
 
     def _find_last_uses(self) -> None:
+        """Fills ``last``, ``ending`` and ``shared``."""
         views = self.graph.views
         for number, item in enumerate(self.work):
             for name in _names(item):
@@ -118,7 +123,7 @@ class _Planner:
             self.ending.setdefault(number, []).append(name)
 
     def _release(self, number: int) -> None:
-        """Lets go of what step ``number`` used last."""
+        """Releases the buffers that step ``number`` used last."""
         # Sorted, so that the same graph gives the same program.
         for name in sorted(self.ending.get(number, ())):
             # Constants stay for the next call.
@@ -141,12 +146,13 @@ class _Planner:
         return [ref.name for ref in refs(item) if ref.name in self.graph.views] if isinstance(item, Call) else []
 
     def _window(self, name: str) -> None:
+        """Makes the view, unless it exists already."""
         if name not in self.present:
             self.steps.append(self.graph.views[name])
             self.present.add(name)
 
     def _allocate(self, kernel: Kernel, number: int) -> Kernel:
-        """Makes the buffers a kernel writes first; gives back the kernel, which may write over its inputs now."""
+        """Makes the buffers that a kernel writes first; returns the kernel, which may overwrite its inputs now."""
         for argument in kernel.arguments:
             if argument.name in self.present or argument.role == "in":
                 continue
@@ -185,7 +191,8 @@ class _Planner:
         self.steps += [Allocate(buffer, name), Free(name)]
 
     def _overwritable(self, kernel: Kernel, target: Argument, number: int) -> str | None:
-        """An input that dies here and that every element is read from before it is written there."""
+        """An input that dies here and whose every element is read before it is written there; None if there is no such
+        one."""
         if target.role != "out":
             return None
         # One place per iteration, always the same, and no other store that might go where positions read from tensors
@@ -230,6 +237,7 @@ def _in_place(kernel: Kernel, victim: str, target: Argument) -> Kernel:
             return Load(target.name, node.index, node.dtype, node.bindings)
         return None
 
+    # The victim's loads read the target: its memory, before it is written.
     loops = tuple(
         Loop(loop.axes, tuple(map_statement(s, lambda expr: rewrite(expr, rule)) for s in loop.body))
         for loop in kernel.loops
@@ -243,6 +251,7 @@ def _in_place(kernel: Kernel, victim: str, target: Argument) -> Kernel:
 
 
 def _names(item: Work) -> list[str]:
+    """The buffers that a piece of work is given or returns."""
     if isinstance(item, Kernel):
         return [argument.name for argument in item.arguments]
     return [ref.name for ref in refs(item)] + [buffer.name for buffer in item.outputs if buffer is not None]

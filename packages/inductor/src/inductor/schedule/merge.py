@@ -1,4 +1,4 @@
-"""Two nests made one: what is legal, apart from whether it pays.
+"""The merge of two nests into one, where that is legal; whether it pays is decided elsewhere.
 
 The first nest comes before the second.  Their iteration spaces are laid over one another; the loops of the second are
 put into loops of the first where what they read is known by then, else behind them.  A value that the first computes
@@ -36,7 +36,7 @@ def merge(first: Nest, second: Nest) -> Nest | None:
 
 
 def _laid(first: Nest, second: Nest) -> Iterator[tuple[Nest, Nest]]:
-    """Both nests over common axes, in every way that may work."""
+    """The two nests over common axes, in every way that may work."""
     # The caller takes the first that gives loops.
     if (whole := overlay(first.domain, second.domain)) is not None:
         yield from _whole(first, second, whole)
@@ -52,7 +52,8 @@ def _laid(first: Nest, second: Nest) -> Iterator[tuple[Nest, Nest]]:
 
 
 def _turned(first: Nest, second: Nest) -> Overlay | None:
-    """An overlay that follows the strides of a buffer both use; positions are counted in tensor order, so not there."""
+    """An overlay by the strides of a buffer that both use; not for nests that count positions, which they do in tensor
+    order."""
     if counts_positions(first.loops) or counts_positions(second.loops):
         return None
     places: dict[str, Index] = {store.buffer: store.index for store in stores_of(first.loops)}
@@ -67,6 +68,7 @@ def _turned(first: Nest, second: Nest) -> Overlay | None:
 
 
 def _whole(first: Nest, second: Nest, over: Overlay) -> Iterator[tuple[Nest, Nest]]:
+    """The two nests over all of the common axes, if they reduce over the same ones."""
     left = {piece for axis in first.reduced for piece in over.left_pieces[axis]}
     right = {piece for axis in second.reduced for piece in over.right_pieces[axis]}
     # Both reduce, but not along the same axes: a row of one is no row of the other.
@@ -127,13 +129,19 @@ def map_statement(
 
 @dataclass
 class _OpenLoop:
+    """A loop that statements are still added to."""
+
     axes: tuple[Symbol, ...]
     body: list[Statement] = field(default_factory=list)
 
 
 @dataclass
 class _Merger:
-    """Puts the loops of ``second`` into those of ``first``."""
+    """A merge in progress: the loops of ``second`` are put into those of ``first``.
+
+    ``names`` and ``stored`` say in which loop a name is defined and a buffer gets its values, ``again`` the names of
+    values recomputed in a later loop.
+    """
 
     first: Nest
     second: Nest
@@ -157,7 +165,7 @@ class _Merger:
         return tuple(Loop(loop.axes, tuple(loop.body)) for loop in self.loops)
 
     def _note(self, body: tuple[Statement, ...], number: int) -> None:
-        """Remember in which loop a buffer gets its values and a name its meaning."""
+        """Remembers in which loop a buffer gets its values and a name its meaning."""
         for statement in body:
             if isinstance(statement, Store):
                 self.stored[statement.buffer] = (statement, number)
@@ -165,7 +173,8 @@ class _Merger:
                 self.names[statement.name] = number
 
     def _order_of_memory_is_kept(self) -> bool:
-        """Memory written by one nest is touched by the other at the same element only, and never written twice."""
+        """True if memory written by one nest is touched by the other at the same element only, and never written
+        twice."""
         written = list(stores_of(self.first.loops))
         names = {store.buffer for store in written}
         mine = list(stores_of(self.second.loops))
@@ -207,10 +216,12 @@ class _Merger:
         return len(self.loops)
 
     def _after(self, number: int, axes: tuple[Symbol, ...]) -> int:
-        """From which loop on a value of loop ``number`` can be read: in itself, or only behind it."""
+        """The first loop that can read a value of loop ``number``: that loop itself if it has the same axes, else the
+        next."""
         return number if self.loops[number].axes == axes else number + 1
 
     def _append(self, loop: Loop, place: int, moved: dict[str, tuple[int, bool]]) -> None:
+        """Puts the statements of ``loop`` into loop ``place``, reading what the first nest computes by name."""
         if place == len(self.loops):
             self.loops.append(_OpenLoop(loop.axes))
         for statement in loop.body:
@@ -231,6 +242,7 @@ class _Merger:
         return rewrite(expr, rule)
 
     def _value(self, load: Load, place: int) -> Expr | None:
+        """The value that a load of the first nest's buffer would read; None where it has to be read from memory."""
         store, number = self.stored[load.buffer]
         value = store.value
         # In the same loop, or once per row: the value is there under its name.  None leaves the load as it is.
@@ -242,7 +254,8 @@ class _Merger:
         return None if name is None else Result(name, value.dtype)
 
     def _again(self, name: str, number: int, place: int) -> str | None:
-        """Computes a value of the earlier loop ``number`` once more in loop ``place``; None where that is too dear."""
+        """The name of a value of the earlier loop ``number`` recomputed in loop ``place``; None where that is too
+        expensive."""
         if (name, place) in self.again:
             return self.again[name, place]
         needed = _closure(name, self.loops[number].body)
@@ -270,6 +283,7 @@ class _Merger:
         return fresh
 
     def _renamed(self, node: Expr, place: int) -> Expr | None:
+        """A read of a value that was recomputed in this loop."""
         if isinstance(node, Result) and (node.name, place) in self.again:
             return Result(self.again[node.name, place], node.dtype, node.part)
         return None
@@ -290,6 +304,7 @@ def _closure(name: str, body: list[Statement]) -> list[Let] | None:
     scans = {statement.name for statement in body if isinstance(statement, Scan)}
     if name not in lets:
         return None
+    # Reductions and values of earlier loops need no repetition: they are known everywhere behind their loop.
     wanted, stack = {name}, [name]
     while stack:
         for node in walk(lets[stack.pop()].value):
@@ -304,5 +319,5 @@ def _closure(name: str, body: list[Statement]) -> list[Let] | None:
 
 
 def _same_element(load: Load, store: Store) -> bool:
-    """Whether what is read is what was stored, in the same iteration; of places that data chooses nobody knows."""
+    """True if the load reads the element that the same iteration stored; never for positions that come from data."""
     return not load.bindings and not store.bindings and store.mode == "set" and load.index == store.index

@@ -1,4 +1,4 @@
-"""Library products and the kernels around them as single kernels: what could be done instead of a call.
+"""Alternatives to library products: a product and the kernels around it as one kernel.
 
 A kernel that is all that reads a product's elements, each once, can follow it in registers; a cheap kernel that makes a
 factor for the product alone can be part of reading it.  Long sums of few results are split into parts (split-K) that
@@ -33,15 +33,16 @@ PLACES: Mapping[object, tuple[int, int, int | None]] = {
     aten.addmm.default: (1, 2, 0),
     aten.baddbmm.default: (1, 2, 0),
 }
-"""Which arguments of an operator are the factors, and which is added."""
+"""The positions of an operator's factors among its arguments, and of the summand."""
 
 MULTIPLIED = (torch.float16, torch.bfloat16, torch.float32)
+"""The dtypes that tensor cores multiply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A kernel that can stand for some of the work of a graph: the call at ``place``, and what is ``replaced`` with it,
-    by their numbers."""
+    """A kernel that can replace some of the work of a graph: the call at ``place`` and the other items ``replaced``
+    with it, by their numbers."""
 
     kernel: Kernel
     place: int
@@ -49,7 +50,7 @@ class Alternative:
 
 
 def alternatives(work: Sequence[Work], graph: Graph) -> Iterator[Alternative]:
-    """For each product of a graph one kernel, with as much around it as goes in."""
+    """The kernels that products of a graph may become, each with as much of the work around it as it can take in."""
     readers: dict[str, list[int]] = {}
     for number, item in enumerate(work):
         for name in _reads(item, graph):
@@ -64,6 +65,7 @@ def alternatives(work: Sequence[Work], graph: Graph) -> Iterator[Alternative]:
 
 
 def _reads(item: Work, graph: Graph) -> set[str]:
+    """The buffers that an item reads."""
     if isinstance(item, Kernel):
         return {argument.name for argument in item.arguments if argument.role != "out"}
     return set(access(item, graph).reads)
@@ -89,6 +91,8 @@ class _Matrix:
 
 @dataclass(frozen=True, slots=True)
 class _Alternative:
+    """The search for the alternative to one call."""
+
     work: Sequence[Work]
     graph: Graph
     readers: Mapping[str, list[int]]
@@ -97,6 +101,7 @@ class _Alternative:
     call: Call
 
     def made(self) -> Alternative | None:
+        """The alternative; None if the product or its operands do not suit a kernel."""
         (output,) = self.call.outputs
         first, second, added = PLACES[self.call.target]
         left, right = (self._matrix(self.call.args[place]) for place in (first, second))
@@ -138,6 +143,7 @@ class _Alternative:
         return Alternative(whole, self.number, replaced) if self._may_move(whole, replaced) else None
 
     def _matrix(self, argument: object) -> _Matrix | None:
+        """An argument as a matrix in memory; None for one that is no window on a buffer of its own dtype."""
         if not isinstance(argument, Ref):
             return None
         view = self.graph.views.get(argument.name)
@@ -157,7 +163,7 @@ class _Alternative:
         return readers[0] if isinstance(item, Kernel) and _is_elementwise(item) else None
 
     def _computed(self, matrix: _Matrix, places: Sequence[Index]) -> tuple[Expr, int | None]:
-        """An element of a factor: read, or computed where a kernel makes the factor for this call alone."""
+        """An element of a factor: a load, or its computation where a kernel makes the factor for this call alone."""
         plain = matrix.at(places)
         if matrix.buffer in self.visible or self.readers.get(matrix.buffer) != [self.number]:
             return plain, None
@@ -170,27 +176,27 @@ class _Alternative:
         return plain, None
 
     def _may_move(self, kernel: Kernel, replaced: Sequence[int]) -> bool:
-        """Whether nothing between the first and the last of the work touches what the kernel does."""
+        """True if nothing between the first and the last of the replaced work writes memory that the kernel touches."""
         reads = {argument.name for argument in kernel.arguments}
         between = [n for n in range(min(replaced), max(replaced)) if n not in replaced]
         return all(reads.isdisjoint(_writes(self.work[number], self.graph)) for number in between)
 
 
 def _writes(item: Work, graph: Graph) -> set[str]:
-    """What an item writes."""
+    """The buffers that an item writes."""
     if isinstance(item, Kernel):
         return {argument.name for argument in item.arguments if argument.role != "in"}
     return set(access(item, graph).writes)
 
 
 def _may_be_multiplied(left: torch.dtype, right: torch.dtype) -> bool:
-    """Whether tensor cores take such factors, and are allowed to."""
+    """True if tensor cores take such factors and the user allows them to."""
     exact = left == torch.float32 and torch.get_float32_matmul_precision() == "highest"
     return left == right and left in MULTIPLIED and not exact
 
 
 def _is_plain(output: Buffer) -> bool:
-    """Whether a product lies row by row."""
+    """True if a product is contiguous."""
     expected = ONE
     for size, stride in zip(reversed(output.sizes), reversed(output.strides), strict=True):
         if stride != expected:
@@ -200,6 +206,7 @@ def _is_plain(output: Buffer) -> bool:
 
 
 def _is_elementwise(kernel: Kernel) -> bool:
+    """True for a kernel that does one pass over its elements, without gathers, masks or combining stores."""
     stores = list(stores_of(kernel.loops))
     plain = all(load.bindings == () for load in loads_of(kernel.loops))
     return (
@@ -228,7 +235,7 @@ def _dimensions(output: Buffer) -> list[Symbol]:
 
 
 def _stored(output: Buffer) -> _Laid:
-    """Nothing behind the product but its storing."""
+    """The statements of a product with nothing behind it: its store."""
     axes = tuple(_dimensions(output))
     index = sum((Index.of(axis) * step for axis, step in zip(axes, output.strides, strict=True)), ZERO)
     body = (Store(output.name, index, Load(output.name, index, output.dtype)),)
@@ -237,7 +244,7 @@ def _stored(output: Buffer) -> _Laid:
 
 
 def _over(kernel: Kernel, output: Buffer) -> _Laid | None:
-    """The kernel's iterations over the axes of the product, where each reads its own element."""
+    """The kernel's statements over the axes of the product, where each iteration reads its own element."""
     places = {load.index for load in loads_of(kernel.loops) if load.buffer == output.name}
     if len(places) != 1 or any(store.buffer == output.name for store in stores_of(kernel.loops)):
         return None
@@ -279,6 +286,7 @@ def _row_major(axes: Sequence[Symbol], index: Index) -> tuple[Symbol, ...] | Non
 
 
 def _flat(axes: Sequence[Symbol]) -> Index:
+    """The row-major position along the axes."""
     total, step = ZERO, ONE
     for axis in reversed(axes):
         assert axis.size is not None
@@ -303,7 +311,7 @@ def _with_product(statement: Statement, product: str, value: Expr) -> Statement:
 
 
 def _computed_by(kernel: Kernel, element: Load) -> Expr | None:
-    """What a kernel stores where ``element`` is read, if it does nothing else and that is cheap."""
+    """The expression that a kernel stores where ``element`` is read, if it does nothing else and that is cheap."""
     stores = list(stores_of(kernel.loops))
     if not _is_elementwise(kernel) or len(stores) != 1 or len(kernel.loops[0].body) != 1:
         return None
@@ -324,7 +332,7 @@ def _computed_by(kernel: Kernel, element: Load) -> Expr | None:
 
 def split_k(kernel: Kernel, splits: int, partial: Buffer, buffers: Mapping[str, Buffer]) -> list[Kernel]:
     """The product as ``splits`` products of shorter sums, stored side by side in ``partial``, and the kernel that adds
-    them up; nothing where the sums cannot be split so."""
+    them up; empty where the sums cannot be split so."""
     made = kernel.product
     assert made is not None
     assert made.inner.size is not None
@@ -346,6 +354,7 @@ def split_k(kernel: Kernel, splits: int, partial: Buffer, buffers: Mapping[str, 
     for number in range(1, splits):
         total = apply("add", total, Load(partial.name, place + step * number, torch.float32))
 
+    # The loops behind the product read the total of the parts in its place.
     def rule(node: Expr) -> Expr | None:
         return total if isinstance(node, Result) and node.name == PRODUCT else None
 
@@ -357,6 +366,6 @@ def split_k(kernel: Kernel, splits: int, partial: Buffer, buffers: Mapping[str, 
 
 
 def partial_sums(kernel: Kernel, splits: int, device: torch.device) -> Buffer:
-    """The buffer for them."""
+    """The buffer for the partial sums of a split product."""
     sizes = Index.of(splits), *(axis.size for axis in kernel.axes if axis.size is not None)
     return Buffer(f"{kernel.name}_partial", torch.float32, device, sizes, contiguous_strides(sizes))

@@ -1,4 +1,4 @@
-"""The profit of sharing a kernel.  Whether it is allowed is asked elsewhere."""
+"""The profit of sharing a kernel.  Legality is checked in ``merge``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from inductor.ir.program import Buffer
 
 
 def extent(sizes: Iterable[Index | None]) -> int:
-    """A guess of a product of sizes."""
+    """An estimate of a product of sizes."""
     return math.prod(
         costs.ANY.likely_size if size is None or (known := size.as_int()) is None else known for size in sizes
     )
 
 
 def points(axes: Iterable[Symbol]) -> int:
+    """An estimate of the number of iterations."""
     return extent(axis.size for axis in axes)
 
 
@@ -38,8 +39,8 @@ def keeps_parallel(first: Nest, second: Nest) -> bool:
 
 
 def costs_a_launch(nest: Nest) -> bool:
-    """True for reductions that take a GPU no longer than their start does: they run beside others like them, in one
-    kernel.  What is elementwise is started together whatever its size."""
+    """True for reductions that take a GPU no longer than a launch: they run beside others like them in one kernel.
+    Elementwise kernels are started together whatever their size."""
     return nest.device.type == "cuda" and bool(nest.reduced) and points(nest.domain) <= costs.ANY.small_work
 
 
@@ -60,4 +61,5 @@ def shares_reads(first: Nest, second: Nest, merged: Nest) -> bool:
         if load.buffer in common:
             places.setdefault(load.buffer, set()).add(load.index)
             counted += 1
+    # Fewer distinct elements than loads: at least one is read once for both.
     return any(len(found) < counted for found in places.values()) and counted > sum(map(len, places.values()))

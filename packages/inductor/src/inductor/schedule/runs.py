@@ -1,8 +1,8 @@
-"""Kernels that follow one another without a library call between them are run by one call.
+"""Runs: kernels on the CPU that follow one another without a library call between them, started by one call.
 
-Allocations move before the call and releases behind it.  What a kernel needs of others says in which wave it runs:
-waves follow one another, the kernels of a wave may run side by side.  This is about CPUs; what is launched on a GPU
-queues there by itself.
+Allocations move before the call and releases behind it.  A kernel's wave follows from the kernels whose memory it
+needs: waves follow one another, the kernels of a wave may run side by side.  This is about CPUs; kernels launched on a
+GPU queue there by themselves.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ def gathered(steps: Sequence[Step], alone: bool = False) -> list[Item]:
 
 @dataclass
 class _Gathering:
+    """A walk over the steps with the run that is being gathered."""
+
     alone: bool
     items: list[Item] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
@@ -38,8 +40,10 @@ class _Gathering:
     held: int = 0
 
     def take(self, step: Step) -> None:
+        """Takes one step into the run, or ends the run before it."""
         if isinstance(step, Launch) and step.kernel.device == "cpu":
             self.launches.append(step)
+            # A kernel that checks positions may raise: nothing behind it may have run by then.
             if self.alone or step.kernel.cpu.checked:
                 self.end()
         elif isinstance(step, Allocate):
@@ -58,7 +62,7 @@ class _Gathering:
                 self._note_results(step)
 
     def _note_results(self, call: Call) -> None:
-        """A view that the call gives is in the memory of what it views."""
+        """Notes the memory of a call's results; a view lies in the memory of what it views."""
         made = [buffer for buffer in call.outputs if buffer is not None]
         self.bytes_of.update((buffer.name, _bytes(buffer)) for buffer in made)
         given = refs(call)
@@ -66,6 +70,8 @@ class _Gathering:
             self.memory.update(dict.fromkeys((buffer.name for buffer in made), self._root(given[0].name)))
 
     def _allocate(self, step: Allocate) -> None:
+        """Makes the allocation come before the run; ends the run first where it has put off the release of much
+        memory."""
         if step.reuse is not None:
             self.memory[step.buffer.name] = self._root(step.reuse)
             self.bytes_of[step.buffer.name] = self.bytes_of.pop(step.reuse, 0)
@@ -76,17 +82,19 @@ class _Gathering:
         self.items.append(step)
 
     def end(self) -> None:
-        """The run is over."""
+        """Ends the run: its launches become one item, followed by the releases put off."""
         if self.launches:
             self.items.append(_run(tuple(self._waves())))
             self.items += self.frees
             self.launches, self.frees, self.held = [], [], 0
 
     def _waves(self) -> Iterator[tuple[Launch, ...]]:
+        """The launches by wave: one behind those that write what it touches or read what it writes."""
         written: dict[str, int] = {}
         touched: dict[str, int] = {}
         waves: list[list[Launch]] = []
         for launch in self.launches:
+            # By memory instead of by name, as buffers take each other's memory over.
             places = [(self._root(name), argument.role != "in") for name, argument in _arguments(launch)]
             number = max((touched.get(n, 0) if writes else written.get(n, 0) for n, writes in places), default=0)
             for name, writes in places:
@@ -107,7 +115,7 @@ def _arguments(launch: Launch) -> Iterator[tuple[str, Argument]]:
 
 
 def _bytes(buffer: Buffer) -> int:
-    """The size of a buffer; what is known only at run time counts as nothing."""
+    """The size of a buffer in bytes; one known only at run time counts as 0."""
     total = buffer.dtype.itemsize
     for size in buffer.sizes:
         total *= size.as_int() or 0
@@ -118,6 +126,7 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def _run(waves: tuple[tuple[Launch, ...], ...]) -> Run:
+    """The run of these waves, cut into stretches by who executes them."""
     stretches: list[Stretch] = []
     for wave in waves:
         for team, launches in _apart(wave):
@@ -132,7 +141,7 @@ def _run(waves: tuple[tuple[Launch, ...], ...]) -> Run:
 
 
 def _apart(wave: Sequence[Launch]) -> Iterator[tuple[bool, tuple[Launch, ...]]]:
-    """The kernels of a wave that start threads themselves, then the others: together if that is worth a team."""
+    """The kernels of a wave that start threads themselves, then the others, which run as a team if that is worth it."""
     own = tuple(launch for launch in wave if launch.kernel.cpu.threaded)
     rest = tuple(launch for launch in wave if not launch.kernel.cpu.threaded)
     if own:

@@ -1,5 +1,6 @@
-"""Small temporaries of the CPU that share one allocation: an optimizer's step has two numbers for each parameter, and
-an allocation takes longer than to compute them.
+"""Scratch memory: small temporaries of the CPU that share one allocation.
+
+An optimizer's step has two numbers for each parameter, and allocating them takes longer than computing them.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from inductor.torch_versions import pytree
 
 
 def scratch_of(program: Program) -> Scratch | None:
-    """Where each small temporary that only kernels touch begins, in bytes; None where there are too few of them."""
+    """The place in bytes of each small temporary that only kernels touch; None where there are fewer than two."""
     others = set(_seen_by_others(program))
     owners: dict[str, list[Buffer]] = {}
     for step in program.steps:
+        # Buffers that take one another's memory over form a chain and keep one place.
         if isinstance(step, Allocate):  # what takes memory over may find there what it reads
             chain = owners.get(step.reuse, []) if step.reuse is not None else []
             if step.reuse is not None and not chain:
@@ -32,11 +34,12 @@ def scratch_of(program: Program) -> Scratch | None:
     for chain in small:
         places.update((buffer.name, end) for buffer in chain)
         end += max(-(-_bytes(buffer) // costs.CPU.line) * costs.CPU.line for buffer in chain)
+    # As large as if the last one were of the largest size: kernels may read a whole vector at its end.
     return Scratch(tuple(places.items()), max(places.values()) + costs.CPU.largest_scratch)
 
 
 def _seen_by_others(program: Program) -> Iterator[str]:
-    """The buffers that have to be tensors."""
+    """The buffers that have to be tensors, because something other than kernels takes them."""
     for output in program.outputs:
         if isinstance(output, Ref):
             yield output.name

@@ -1,4 +1,4 @@
-"""Names for what a loop would compute twice, or in every turn.
+"""Common subexpressions and loop invariants: names for values that a loop would compute twice, or in every turn.
 
 Lowering repeats a subexpression wherever a formula mentions it (GELU reads its argument twice).  Here equal subtrees of
 one loop body become one ``Let``, so that kernels read well and no target has to look for them again.  Costly values
@@ -25,6 +25,8 @@ def shared(loops: Sequence[Loop]) -> tuple[Loop, ...]:
 
 
 class _Body:
+    """One loop whose repeated subexpressions are being named."""
+
     def __init__(self, loop: Loop, prefix: str) -> None:
         self.loop, self.prefix = loop, prefix
         self.written = {store.buffer for store in stores_of((loop,))}
@@ -43,7 +45,7 @@ class _Body:
         return Loop(self.loop.axes, tuple(self.body))
 
     def visit(self, expr: Expr) -> None:
-        """Counts subtrees; what is in a repeated one is not counted again."""
+        """Counts subtrees; those inside a repeated one are not counted again."""
         if not isinstance(expr, Apply | Masked):
             return
         self.count[expr] += 1
@@ -57,6 +59,7 @@ class _Body:
             return expr
         if expr in self.names:
             return Result(self.names[expr], expr.dtype)
+        # Operands first: a repeated subtree inside becomes a name before its user does.
         rebuilt = self.rebuilt(expr)
         if (
             self.count[expr] < 2
@@ -78,7 +81,7 @@ class _Body:
         return expr if unchanged else Apply(expr.op, args, expr.dtype, expr.param)
 
     def is_steady(self, expr: Expr) -> bool:
-        """False for what reads memory that this loop also writes."""
+        """True unless the expression reads memory that this loop also writes."""
         return all(load.buffer not in self.written for load in loads(expr))
 
 
@@ -107,9 +110,10 @@ def hoisted(loops: Sequence[Loop]) -> tuple[Loop, ...]:
 
 
 def steady(loops: Sequence[Loop], axes: Sequence[Symbol]) -> tuple[tuple[Let, ...], tuple[Loop, ...]]:
-    """What no iteration over ``axes`` changes, to be computed once, and the loops that read it by name.
+    """The values that no iteration over ``axes`` changes, to be computed once, and the loops that read them by name.
 
-    Axes that may be empty keep everything: what they would read need not be there."""
+    Axes that may be empty keep everything: the elements it would read need not exist.
+    """
     if not axes or not all(_has_elements(axis) for loop in loops for axis in (*axes, *loop.axes)):
         return (), tuple(loops)
     written = {store.buffer for store in stores_of(loops)}
@@ -121,6 +125,7 @@ def steady(loops: Sequence[Loop], axes: Sequence[Symbol]) -> tuple[tuple[Let, ..
         mover = _Mover((*axes, *loop.axes), own, written, names, "u")
         kept: list[Statement] = []
         for statement in loop.body:
+            # A named value moves as a whole, and those that depend on it may then follow.
             if isinstance(statement, Let) and mover.is_fixed(statement.value):
                 own.discard(statement.name)
                 mover.before.append(statement)
@@ -132,13 +137,14 @@ def steady(loops: Sequence[Loop], axes: Sequence[Symbol]) -> tuple[tuple[Let, ..
 
 
 def _has_elements(axis: Symbol) -> bool:
+    """True if the axis is known to have an element."""
     low = None if axis.size is None else axis.size.bounds[0]
     return low is not None and low >= 1
 
 
 class _Mover:
-    """Takes out of a loop what is fixed along ``axes``; ``own`` are the values that are not, ``names`` those of values
-    before it, which it adds to."""
+    """Moves invariants out of a loop.  ``axes`` are those they may not depend on, ``own`` the values that change along
+    them, ``names`` the values before the loop, to which it adds."""
 
     def __init__(
         self, axes: Sequence[Symbol], own: set[str], written: set[str], names: dict[Expr, str], prefix: str
@@ -157,12 +163,14 @@ class _Mover:
         return self.done[id(expr)]
 
     def _moved(self, expr: Apply | Masked) -> Expr:
+        """The tree, with its largest invariant subtrees moved before the loop."""
         if expr in self.names:
             return Result(self.names[expr], expr.dtype)
         if self.is_fixed(expr) and cost(expr, costs.ANY.worth_moving) >= costs.ANY.worth_moving:
             self.names[expr] = f"{self.prefix}{len(self.names)}"
             self.before.append(Let(self.names[expr], expr))
             return Result(self.names[expr], expr.dtype)
+        # Not into a mask: computed before the loop, its body would read where the mask forbids it.
         if isinstance(expr, Masked):
             return expr
         args = tuple(self.moved(arg) for arg in expr.args)
@@ -170,7 +178,7 @@ class _Mover:
         return expr if unchanged else Apply(expr.op, args, expr.dtype, expr.param)
 
     def is_fixed(self, expr: Expr) -> bool:
-        """True for what is the same in every turn of the loop."""
+        """True if the value is the same in every turn of the loop."""
         if id(expr) not in self.fixed:
             self.fixed[id(expr)] = self._is_fixed(expr)
         return self.fixed[id(expr)]

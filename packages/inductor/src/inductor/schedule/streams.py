@@ -17,9 +17,11 @@ from inductor.ir.layout import Stream
 
 
 def streams(kernel: Kernel, loop: Loop, axes: Sequence[Symbol]) -> tuple[tuple[Stream, ...], tuple[Stream, ...]]:
-    """What the loop reads and what it writes from one end to the other, as the last of ``axes`` runs inside the others.
+    """The accesses of a loop to prefetch, reads and writes, as the last of ``axes`` runs inside the others.  Those that
+    an earlier loop of the kernel has made lie in the cache already.
 
-    What an earlier loop of the kernel has been through lies in the cache already."""
+    What an earlier loop of the kernel has been through lies in the cache already.
+    """
     if _is_small(kernel):
         return (), ()
     sizes = {argument.name: argument.dtype.itemsize for argument in kernel.arguments}
@@ -29,18 +31,20 @@ def streams(kernel: Kernel, loop: Loop, axes: Sequence[Symbol]) -> tuple[tuple[S
         [one for one in dict.fromkeys(found) if one not in known and _is_long(one[1], axes, sizes[one[0]])]
         for found in (_read(loop), _written(loop))
     ]
+    # A line that is written is fetched by its write.
     written = {buffer for buffer, _ in runs[1]}
     return tuple(one for one in runs[0] if one[0] not in written), tuple(runs[1])
 
 
 def _is_small(kernel: Kernel) -> bool:
+    """True if all of a kernel's memory fits the cache."""
     total = sum((argument.numel * argument.dtype.itemsize for argument in kernel.arguments), Index.of(0)).as_int()
     return total is not None and total < costs.CPU.smallest_stream
 
 
 def _is_long(index: Index, axes: Sequence[Symbol], itemsize: int) -> bool:
-    """Whether neighbours follow one another for long enough: along the last axis, and on into the next row where that
-    follows the row before."""
+    """True if neighbours follow one another for long enough: along the last axis, and on into the next row where rows
+    are adjacent."""
     if index.stride_of(axes[-1]) != 1:
         return False
     run = Index.of(1)
@@ -54,7 +58,7 @@ def _is_long(index: Index, axes: Sequence[Symbol], itemsize: int) -> bool:
 
 
 def _read(loop: Loop) -> Iterator[Stream]:
-    """What masks guard may not be there."""
+    """The loads of a loop; masked ones are left out, as their memory may not exist."""
     seen: set[int] = set()
     stack: list[Expr] = [tree for statement in reversed(loop.body) for tree in expressions(statement)]
     while stack:

@@ -1,4 +1,4 @@
-"""Transposed reads: those of a tiled kernel that run along the rows while vectors run along the columns.
+"""Transposed reads: loads of a tiled kernel that run along the rows while vectors run along the columns.
 
 A square of such reads is loaded row by row and transposed in registers; read lane by lane it would take as many
 instructions as it has elements.
@@ -26,7 +26,7 @@ def transposed_loads(kernel: Kernel, row: Symbol, column: Symbol) -> tuple[Load,
 
 
 def _collect(expr: Expr, row: Symbol, column: Symbol, found: dict[Load, None], seen: set[int]) -> None:
-    """What masks guard is left alone: not all of a square may be there."""
+    """Collects the transposed reads of an expression.  Masked ones are left alone: not all of a square may exist."""
     if id(expr) in seen or isinstance(expr, Masked):
         return
     seen.add(id(expr))
@@ -37,6 +37,7 @@ def _collect(expr: Expr, row: Symbol, column: Symbol, found: dict[Load, None], s
 
 
 def _crosses(load: Load, row: Symbol, column: Symbol) -> bool:
+    """True if neighbours along ``row`` lie side by side, and along ``column`` at a fixed distance."""
     if load.bindings or load.dtype == torch.bool:
         return False
     step = load.index.stride_of(column) if column in load.index.symbols else None

@@ -1,8 +1,8 @@
-"""Elementwise kernels that need not one another, started as one on a GPU: an optimizer's step has one for each
-parameter, and a start takes longer than most of them run.
+"""Joint launches: independent elementwise kernels of a GPU started as one.
 
-Each kernel stays what it is and becomes a member of one that shares the programs out among them.  Members whose text
-differs in nothing but how many elements there are are a family: they share the text.
+An optimizer's step has one kernel for each parameter, and a launch takes longer than most of them run.  Each stays what
+it is and becomes a member of a kernel that shares the programs out among them.  Members whose text differs only in the
+number of elements are a family, and share the text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from inductor.schedule.merge import map_statement
 
 
 def start_together(graph: Graph, work: Sequence[Kernel | Call]) -> list[Kernel | Call]:
-    """The work with what can be started as one made one kernel."""
+    """The work with kernels that can be launched together made one kernel."""
     result: list[Kernel | Call | None] = list(work)
     gathering = _Gathering()
     for number, item in enumerate(work):
@@ -39,6 +39,8 @@ def start_together(graph: Graph, work: Sequence[Kernel | Call]) -> list[Kernel |
         else:
             reads_and_writes = access(item, graph)
             touched = _Touched(set(reads_and_writes.reads), set(reads_and_writes.writes))
+        # Gathered kernels move behind everything up to the last of them: what needs them must come after, so the group
+        # ends here.
         if gathering.members and touched.meets(gathering.touched):
             gathering.close(result)
     gathering.close(result)
@@ -58,6 +60,7 @@ class _Touched:
         return _Touched(reads, {argument.name for argument in kernel.arguments if argument.role != "in"})
 
     def meets(self, other: _Touched) -> bool:
+        """True if the two must keep their order."""
         return bool(self.writes & (other.reads | other.writes) or self.reads & other.writes)
 
     def add(self, other: _Touched) -> None:
@@ -67,7 +70,7 @@ class _Touched:
 
 @dataclass
 class _Gathering:
-    """Kernels that wait to be started where the last of them is."""
+    """Kernels that will be launched together, at the place of the last of them."""
 
     members: dict[int, Kernel] = field(default_factory=dict)
     touched: _Touched = field(default_factory=_Touched)
@@ -77,6 +80,7 @@ class _Gathering:
     def add(
         self, number: int, kernel: Kernel, touched: _Touched, work: list[Kernel | Call | None], device: torch.device
     ) -> None:
+        """Adds a kernel, after closing a group that it does not fit into."""
         key = family_key(kernel)
         arguments = sum(len(member.arguments) for member in self.members.values()) + len(kernel.arguments)
         full = arguments > costs.GPU.most_arguments or len(self.families | {key}) > costs.GPU.most_families
@@ -88,6 +92,7 @@ class _Gathering:
         self.families.add(key)
 
     def close(self, work: list[Kernel | Call | None]) -> None:
+        """Replaces the gathered kernels by one, unless there is only one."""
         if len(self.members) > 1:
             for number in self.members:
                 work[number] = None
@@ -96,7 +101,7 @@ class _Gathering:
 
 
 def _is_elementwise(kernel: Kernel) -> bool:
-    """True for kernels that can be members: every element by itself, in one run."""
+    """True for kernels that can be members: one pass over known elements, no reduction."""
     if kernel.device != "cuda" or kernel.product is not None or kernel.sizes:
         return False
     if any(loop.axes for loop in kernel.loops) or any(argument.numel.as_int() is None for argument in kernel.arguments):
@@ -105,12 +110,12 @@ def _is_elementwise(kernel: Kernel) -> bool:
 
 
 def elements_of(kernel: Kernel) -> int:
-    """How many elements an elementwise kernel makes."""
+    """The number of elements that an elementwise kernel makes."""
     return math.prod(axis.size.as_int() or 0 for axis in kernel.axes if axis.size is not None)
 
 
 def combined(members: Sequence[Kernel]) -> Kernel:
-    """One kernel that does what all do; those of a family stand beside one another."""
+    """One kernel that does the work of all; members of a family stand beside one another."""
     by_family: dict[Any, list[Kernel]] = {}
     for member in members:
         by_family.setdefault(family_key(member), []).append(member)
@@ -125,9 +130,10 @@ def combined(members: Sequence[Kernel]) -> Kernel:
 
 
 def family_key(kernel: Kernel) -> Any:
-    """Equal for kernels of one family."""
+    """A key that is equal for kernels of one family."""
     general = family_of(kernel)
     arguments = tuple((argument.dtype, argument.role, argument.number) for argument in general.arguments)
+    # Numbers of elements that are a multiple of the step allow wide accesses: a text of its own.
     return general.axes, general.loops, arguments, elements_of(kernel) % costs.GPU.step == 0
 
 

@@ -1,1 +1,1 @@
-"""Compiled graphs on disk: by what they are found, what is written, and how another process takes one up."""
+"""Compiled graphs on disk: their keys, the file that is written, and how another process takes one up."""

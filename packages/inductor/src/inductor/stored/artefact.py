@@ -1,4 +1,4 @@
-"""A compiled graph as a file: two lines of JSON, and the digest that every entry of the cache ends with.
+"""The file of a compiled graph: two lines of JSON, and the digest that every entry of the cache ends with.
 
 The first line is an object:
 
@@ -63,7 +63,8 @@ def _line(value: Mapping[str, object]) -> str:
 
 
 def find(key: str, store: Cache) -> tuple[Head, Callable[[], Program]] | None:
-    """The first line, and what reads the second; None where there is no whole file of this form under the key."""
+    """The first line of the file, and a function that reads the second; None where there is no whole file of this form
+    under the key."""
     data = store.find_data(file_of(key))
     if data is None:
         return None
@@ -85,13 +86,13 @@ def _program(line: bytes) -> Program:
 
 
 def options_written(options: Options) -> Plain:
-    """Those that decide what is compiled."""
+    """The options that decide what is compiled."""
     held = {each.name: getattr(options, each.name) for each in fields(Options)}
     return {**held, "cpp_flags": [*options.cpp_flags], "trace": False, "cache_dir": None}
 
 
 def options_read(held: Mapping[str, Any], here: Options) -> Options:
-    """The stored ones, and what says where things are of those given here."""
+    """The stored options, with the places of files and tools from those given here."""
     chosen = Options(**{**held, "cpp_flags": tuple(held["cpp_flags"])})
     return replace(
         chosen,
@@ -116,7 +117,8 @@ def fixed_written(fixed: Fixed, writer: Writer) -> Plain:
 
 
 def triton_written(kernels: Sequence[PrintedTritonKernel], writer: Writer) -> Plain:
-    """What starts a kernel or compiles its text, and nothing of what the text was printed from."""
+    """The parts of Triton kernels that are needed to compile and start them, without the IR that they were printed
+    from."""
     return [[k.parameters, k.body, k.checked, writer.write(_outside(k.kernel))] for k in kernels]
 
 
@@ -132,7 +134,7 @@ def triton_read(held: Sequence[Any], reader: Reader) -> tuple[PrintedTritonKerne
 
 
 def tensor_written(value: torch.Tensor, most: int, writer: Writer) -> Plain:
-    """The contents of a tensor; None where it is too large, or lies elsewhere."""
+    """The contents of a tensor; None where it is too large, or not in the CPU's memory."""
     data = None if value.requires_grad else contents(value, most)
     if data is None:
         return None

@@ -1,4 +1,4 @@
-"""Compiled graphs written to the cache, or a sentence that says why one is not."""
+"""Compiled graphs written to the cache, or the reason why one is not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from inductor.torch_versions import OpOverload
 
 
 def keep(key: Key, gm: GraphModule, work: Work, compiled: CompiledGraph) -> None:
-    """Stores what became of ``gm``; the report says why not, where it cannot be."""
+    """Stores the compiled form of ``gm``; where it cannot be stored, the report has the reason."""
     reason = _tracers_alone(key, gm, work)
     if reason is None:
         try:
@@ -33,7 +33,8 @@ def keep(key: Key, gm: GraphModule, work: Work, compiled: CompiledGraph) -> None
 
 
 def _tracers_alone(key: Key, gm: GraphModule, work: Work) -> str | None:
-    """What compiling did beside its result, which who takes up the result would miss."""
+    """The reason not to store a graph whose compilation had effects on its tracer, which whoever takes it up would
+    miss."""
     if key.has_learned:
         return "compiling it told its tracer more of sizes that vary"
     if work.gm is gm:
@@ -59,12 +60,14 @@ def _store(key: Key, gm: GraphModule, work: Work, compiled: CompiledGraph) -> st
 
 
 def _head(key: Key, gm: GraphModule, work: Work, compiled: CompiledGraph) -> dict[str, Plain]:
+    """The first line of the file."""
     program, built, printed, wrapper = work.program, work.built, work.printed, work.wrapper
     assert program is not None
     assert built is not None
     assert printed is not None
     assert wrapper is not None
     assert work.graph is not None
+    # One writer for all of the line: parts share the nodes that they have in common.
     writer, taken = Writer(), taken_by(program)
     names = [str(node.name) for node in gm.graph.find_nodes(op="placeholder")]
     defaults = [node.args[0] for node in gm.graph.find_nodes(op="placeholder") if node.args]
@@ -99,7 +102,7 @@ def _operators(program: Program) -> list[OpOverload]:
 
 
 def _kernels(work: Work) -> Plain:
-    """What the report says of them; the library is -1 for those on GPUs."""
+    """The report's description of each kernel, with the number of its library; -1 for those on GPUs."""
     assert work.built is not None
     numbers = {library.source: number for number, library in enumerate(work.built.libraries)}
     return [
@@ -119,7 +122,7 @@ def _report(report: Report) -> Plain:
 
 
 def _constants(gm: GraphModule, prepared: GraphModule, kept: dict[str, torch.Tensor], writer: Writer) -> list[Plain]:
-    """Each tensor that the program keeps: which of the graph's own it is, and its contents."""
+    """Each tensor that the program keeps: its number among the graph's own, and its contents."""
     own = {_place(tensor): number for number, tensor in reversed([*enumerate(held_tensors(gm))])}
     sources = {
         f"c_{node.name}": attribute(prepared, str(node.target)) for node in prepared.graph.find_nodes(op="get_attr")
@@ -140,7 +143,7 @@ def _constants(gm: GraphModule, prepared: GraphModule, kept: dict[str, torch.Ten
 
 
 def _place(tensor: torch.Tensor) -> tuple[object, ...]:
-    """The same for the same elements of the same memory, and for nothing else."""
+    """A key that is equal for tensors of the same elements in the same memory, and for no others."""
     if type(tensor) not in _PLAIN or tensor.layout != torch.strided or not tensor.numel():
         return (id(tensor),)
     if tensor.device.type not in ("cpu", "cuda"):

@@ -1,4 +1,4 @@
-"""By what a compiled graph is found again: a digest of everything that the stages read of a graph and its examples.
+"""The key of a compiled graph: a digest of everything that the stages read of a graph and its examples.
 
 The graph is written down node by node in its own order.  Operators stand there with their overloads, arguments as they
 nest, constants by value; a node is its number, so that its name does not matter.  Of what tracers note in
@@ -28,23 +28,26 @@ from inductor.stored.world import ambient, gpus, world
 from inductor.torch_versions import FakeTensor, OpOverload, OpOverloadPacket, schema_of
 
 CONTENTS = 1 << 20
-"""Bytes of the tensors within a graph that are looked at; further ones are what they look like."""
+"""The bytes of tensors within a graph that go into its key by contents; further ones do so by dtype and sizes."""
 _FEW = 16
-"""Elements of a tensor that is looked at in any case: a tracer may read a number of it."""
+"""The number of elements up to which a tensor's contents count in any case: a tracer may read a number of it."""
 _TORCHS = ("torch", "_operator", "math", "builtins")
-"""Whose functions are known by their names, as long as versions are the same."""
+"""The packages whose functions are known by their names, as long as versions are the same."""
 OWN_NAMESPACES = frozenset({"aten", "prims"})
 
 
 class NoKey(Exception):
-    """The graph, or what it was given, holds something that is not known by its contents."""
+    """A graph, or an example, that holds something which is not known by its contents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """``text`` is the key; ``world`` is that part of it which is about versions; ``gpus`` are those that the graph
-    names.  ``learned`` has each of the tracers that know its sizes, with how much they knew: what they learn while it
-    is compiled comes to the user as a condition, of which nobody hears who takes up the result."""
+    """The key of a graph.  ``text`` is the key itself, ``world`` the part of it about versions, ``gpus`` those that the
+    graph names.
+
+    ``learned`` has each of the tracers that know its sizes, with how much they knew: whatever they learn while it is
+    compiled becomes a guard for the user, of which nobody hears who takes up the result.
+    """
 
     text: str
     world: str
@@ -61,7 +64,7 @@ class Key:
 
 
 def key_of_graph(gm: GraphModule, examples: Sequence[object], options: Options) -> Key:
-    """Raises ``NoKey`` where the graph has none."""
+    """The key of a graph with these examples and options; raises ``NoKey`` where it has none."""
     lines = _Lines()
     parts = [*lines.graph(gm), *lines.examples(examples), *lines.symbols()]
     around, devices = world(options), gpus(lines.gpus)
@@ -78,10 +81,11 @@ _OF_NO_MATTER: dict[str, Any] = {
     "build_processes": None,
     "fallback": True,
 }
+"""Options that do not change the result, with the values that stand for them in a key."""
 
 
 def meant(options: Options) -> tuple[str]:
-    """The options that decide what is compiled."""
+    """The options that decide what is compiled, as a part of a key."""
     return (repr(replace(options, **_OF_NO_MATTER)),)
 
 
@@ -151,7 +155,7 @@ class _Lines:
         return self._number(value)
 
     def _number(self, value: object) -> str:
-        """A value that is none of a tensor and none of several."""
+        """The text of a value that is neither a tensor nor several values."""
         if isinstance(value, CONSTANTS) or value is ...:
             if isinstance(value, torch.device):
                 self._device(value)
@@ -189,7 +193,7 @@ class _Lines:
         return ",".join([str(size) if type(size) is int else self._symbolic(size) for size in sizes])
 
     def _symbolic(self, value: Any) -> str:
-        """The expression behind a number that varies; whatever it is made of is told at the end."""
+        """The expression of a symbolic number; ``symbols`` adds what is known of its symbols."""
         node = value.node
         if (known := self.by_node.get(id(node))) is not None:
             return known[1]
@@ -197,6 +201,7 @@ class _Lines:
         if expr is None:
             raise NoKey(f"a size is known as {value} alone")
         text = str(expr)
+        # With the node itself, so that no other gets its address meanwhile.
         self.by_node[id(node)] = node, text
         self.envs[id(node.shape_env)] = node.shape_env
         if isinstance(value, torch.SymFloat):
@@ -206,7 +211,7 @@ class _Lines:
         return text
 
     def symbols(self) -> Iterator[str]:
-        """What is known of the sizes that vary.  Floats made of them are compared by all that the tracer knows."""
+        """The facts known about symbolic sizes.  Floats made of them add everything that the tracer knows."""
         for name, (symbol, env) in sorted(self.seen.items()):
             known = getattr(env, "var_to_range", {}).get(symbol)
             yield f"{name} {symbol.is_integer} {symbol.is_positive} {symbol.is_nonnegative} {known}"
@@ -217,7 +222,7 @@ class _Lines:
     # -- tensors ------------------------------------------------------------------------------------------------------
 
     def _held(self, value: object) -> str:
-        """A tensor within the graph; the same one is told once."""
+        """The text of a tensor within the graph; its contents are told once."""
         if not isinstance(value, torch.Tensor):
             raise NoKey(f"it holds a {type(value).__name__}, which is not known by its contents")
         if (known := self.held.get(id(value))) is not None:
@@ -233,6 +238,7 @@ class _Lines:
         return f"{self._tensor(value)} {marks}"
 
     def examples(self, examples: Sequence[object]) -> Iterator[str]:
+        """The examples as lines, and which of them share memory."""
         spans = []
         for number, value in enumerate(examples):
             yield self._given(value) if isinstance(value, torch.Tensor) else self._argument(value)
@@ -253,7 +259,7 @@ def held_tensors(gm: GraphModule) -> list[torch.Tensor]:
 
 
 def contents(value: torch.Tensor, most: int = CONTENTS) -> bytes | None:
-    """The bytes of a tensor that lies in the CPU's memory and has no more than ``most``, or few elements."""
+    """The bytes of a tensor in the CPU's memory that has no more than ``most``, or few elements; None for any other."""
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type != "cpu":
         return None
     if value.layout != torch.strided or not value.is_contiguous() or value.is_quantized or value.is_conj():
@@ -265,7 +271,7 @@ def contents(value: torch.Tensor, most: int = CONTENTS) -> bytes | None:
 
 
 def _function(target: object) -> str:
-    """A function of torch's or Python's, by its name."""
+    """The name of a function of torch or Python; raises ``NoKey`` for any other."""
     module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
     is_function = isinstance(target, FunctionType | BuiltinFunctionType | type)
     if target is operator.getitem:

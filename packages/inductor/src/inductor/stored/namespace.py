@@ -1,5 +1,5 @@
-"""What the names of a wrapper stand for, as plain data: functions of a table by their names in it, operators, kernels
-by the plans of their runs, tensors that the graph holds by their numbers, everything else by its value.
+"""The namespace of a wrapper as plain data: functions of a table by their names in it, operators, kernels by the plans
+of their runs, tensors that the graph holds by their numbers, everything else by its value.
 
 No name is imported and nothing is evaluated: a function that is not in the table cannot be called from the disk.
 """
@@ -30,13 +30,14 @@ FUNCTIONS: Mapping[str, Any] = {
     "torch.cuda.current": cuda_getDevice,
     "torch.cuda.stream_of": cuda_getCurrentRawStream,
 }
-"""All that a wrapper calls beside operators and kernels."""
+"""The functions that a wrapper may call beside operators and kernels, by the names that files use for them."""
 
 
 def written(
     wrapper: Wrapper, built: BuiltKernels, constants: Sequence[torch.Tensor], operators: Sequence[Any], writer: Writer
 ) -> dict[str, Plain]:
-    """What the names stand for that are not there in every wrapper."""
+    """The objects behind a wrapper's names as plain data, but for those that every wrapper has."""
+    # By identity: tensors among them have no equality to look up by.
     known = {id(value): name for name, value in FUNCTIONS.items()}
     held = {id(tensor): number for number, tensor in enumerate(constants)}
     launchers = {id(launch): name for name, launch in built.launchers.items()}
@@ -63,7 +64,8 @@ def written(
 def read(
     names: Mapping[str, Any], built: BuiltKernels, constants: Sequence[torch.Tensor], reader: Reader
 ) -> dict[str, Any]:
-    """A namespace of what ``written`` wrote; raises where this process has not all of it."""
+    """The namespace that ``written`` wrote; raises where this process lacks a part of it."""
+    # Kinds are few and fixed; a name in a file is looked up in a table and never imported.
     namespace: dict[str, Any] = dict(NAMESPACE)
     for name, (kind, held) in names.items():
         if kind == "run":

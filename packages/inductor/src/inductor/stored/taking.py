@@ -32,13 +32,13 @@ _FAILURES = (
     BuildError, CacheError, ParseError, ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError,
     SyntaxError, TypeError, ValueError,
 )  # fmt: skip
-"""What reading may raise where a file is not what it says, or this process has not what it names."""
+"""Errors that reading may raise where a file is not what it says, or names something that this process lacks."""
 
 
 def take_up(
     key: str, name: str, options: Options, gm: GraphModule | None = None, examples: Sequence[object] = ()
 ) -> CompiledGraph | None:
-    """What was stored under the key, for ``gm``, whose key it is, or alone; None where it has to be compiled."""
+    """The graph stored under the key, for ``gm``, whose key it is, or alone; None where it has to be compiled."""
     start = time.perf_counter()
     try:
         store = Cache(options.cache_folder(), options.cache_bytes)
@@ -47,6 +47,7 @@ def take_up(
             return None
         head, program = found
         taking = _Taking(head, artefact.options_read(head["options"], options), store)
+        # A graph's key covers versions and GPUs already; a key alone says nothing of this process.
         if gm is None and not taking.is_of_here():
             return None
         return taking.graph(name, gm, examples, program, start)
@@ -55,12 +56,14 @@ def take_up(
 
 
 class _Taking:
+    """One stored graph being taken up."""
+
     def __init__(self, head: Head, options: Options, store: Cache) -> None:
         self.head, self.options, self.store = head, options, store
         self.reader = Reader(head["nodes"])
 
     def is_of_here(self) -> bool:
-        """Whether it was made by what is here, for a processor and GPUs like those here."""
+        """True if it was made by the versions that are here, for a processor and GPUs like those here."""
         numbers = {int(number) for number in self.head["gpus"]}
         return self.head["world"] == world(self.options) and self.head["gpus"] == gpus(numbers)
 
@@ -72,6 +75,7 @@ class _Taking:
         program: Callable[[], Program],
         start: float,
     ) -> CompiledGraph | None:
+        """The compiled graph; None where its libraries or its constants are not to be had."""
         head = self.head
         constants = self._constants(gm)
         libraries = built_before(head["libraries"], self.store)
@@ -82,6 +86,7 @@ class _Taking:
         calling = self._calling(name) if gm is None else calling_of(name, gm, taken)
         source = self._source(name, calling.names)
         call = bound(name, source, namespace.read(head["names"], built, constants, self.reader))
+        # Where the graph itself is here it has the names for messages; alone, those of the first compilation serve.
         fixed = self._fixed() if gm is None else fixed_in(gm, examples, taken)
         report = self._report(built.kernels, start)
 
@@ -129,7 +134,7 @@ class _Taking:
         return tuple((at, name, self.reader.read(value)) for at, name, value in self.head["fixed"])
 
     def _source(self, name: str, names: Sequence[str]) -> str:
-        """The wrapper with this graph's name, and those of its inputs, in what it tells of wrong calls."""
+        """The wrapper's source with this graph's name, and those of its inputs, in messages of wrong calls."""
         source: str = self.head["source"]
         source = source.replace(f"check_list(inputs, {self.head['name']!r}, ", f"check_list(inputs, {name!r}, ")
         new = dict(zip(self.head["inputs"], names, strict=True)) if self.head["named"] else {}

@@ -1,5 +1,5 @@
-"""What a stored graph depends on beside itself: the versions of everything that had a hand in it, and what of torch's
-own state the stages read.
+"""The dependencies of a stored graph beside itself: the versions of everything that had a hand in it, and the parts of
+torch's state that stages read.
 
 It must not know what a graph is.
 """
@@ -59,26 +59,26 @@ def _triton() -> str:
 
 @cache
 def _sources() -> str:
-    """This package as it is, by its contents: installing it anew changes nothing, and every change of it does."""
+    """A digest of this package by its contents: installing it anew changes nothing, and every change of it does."""
     files = sorted(path for path in SOURCES.rglob("*") if path.suffix in _READ)
     return key_of(text for path in files for text in (path.name, path.read_text(encoding="utf-8")))
 
 
 def surroundings(options: Options) -> str:
-    """A digest of all that a graph which is loaded by its key alone relies on, beside its key: who keeps one for a
-    program of torch keeps this along with it."""
+    """A digest of everything that a graph loaded by its key relies on beside that key.  Whoever keeps a key keeps this
+    with it."""
     return key_of((world(options), *ambient()))
 
 
 def gpus(numbers: Iterator[int] | set[int]) -> dict[str, str]:
-    """The GPUs of these numbers, by kind; none where there is no driver."""
+    """The models of the GPUs with these numbers; none where there is no driver."""
     if not torch.cuda.is_available():
         return {}
     return {str(number): torch.cuda.get_device_name(number) for number in sorted(numbers)}
 
 
 def ambient() -> Iterator[str]:
-    """What of torch's state a stage asks for, the tracer and torch's decompositions among them."""
+    """The parts of torch's state that a stage reads, the tracer and torch's decompositions among them."""
     yield str(torch.get_default_dtype())
     yield str(torch.get_default_device())
     yield str((torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()))

@@ -69,6 +69,7 @@ class Builder:
         return self.constant(operand, dtype or _natural(operand))
 
     def constant(self, value: Any, dtype: torch.dtype = torch.int64) -> Name:
+        """The name of a new constant of the model."""
         name = self.fresh("constant")
         tensor = value.detach().cpu() if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=dtype)
         self.constants.append(self.onnx.numpy_helper.from_array(tensor.contiguous().numpy(), name))
@@ -127,6 +128,7 @@ def converted(gm: fx.GraphModule) -> tuple[bytes, list[fx.Node], list[fx.Node]]:
         if node.op == "placeholder":
             builder.names[node] = builder.fresh("input")
             inputs.append(node)
+        # Tensors that the graph holds become constants of the model.
         elif node.op == "get_attr":
             builder.names[node] = builder.constant(getattr(gm, str(node.target)))
         elif node.op == "call_function":
@@ -138,12 +140,14 @@ def converted(gm: fx.GraphModule) -> tuple[bytes, list[fx.Node], list[fx.Node]]:
 
 
 def _written(builder: Builder, node: fx.Node) -> Any:
+    # An operator with several results has a list of names.
     if getattr(node.target, "__name__", "") == "getitem":
         return builder.names[node.args[0]][node.args[1]]
     return RULES[node.target](builder, node)
 
 
 def _natural(value: object) -> torch.dtype:
+    """The type of a plain value that meets no tensor."""
     if isinstance(value, bool):
         return torch.bool
     return torch.float32 if isinstance(value, float) else torch.int64

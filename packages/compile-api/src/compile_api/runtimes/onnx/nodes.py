@@ -1,4 +1,4 @@
-"""What is known of a node of an ATen graph: its value's type and sizes, and the arguments of its call."""
+"""Nodes of an ATen graph: the type and sizes of their values, and the arguments of their calls."""
 
 from __future__ import annotations
 

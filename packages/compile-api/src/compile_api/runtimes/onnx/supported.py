@@ -1,4 +1,4 @@
-"""Which nodes can be written in ONNX: those with a rule, and with types and sizes that it can say."""
+"""The test whether a node can be written in ONNX: it has a rule, and types and sizes that ONNX can say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compile_api.runtimes.onnx.nodes import argument, value_of
 
 
 def takes(node: fx.Node) -> bool:
-    """Whether there is a rule for the node, and types and sizes that ONNX can say."""
+    """True if there is a rule for the node, and ONNX can say its types and sizes."""
     if getattr(node.target, "__name__", "") == "getitem":
         source = node.args[0]
         return isinstance(source, fx.Node) and takes(source)

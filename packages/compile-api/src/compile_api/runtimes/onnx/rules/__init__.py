@@ -1,4 +1,4 @@
-"""What each ATen operator is in ONNX: a table of small functions, filled by importing this."""
+"""The rules that write ATen operators in ONNX: a table of small functions, filled by importing this."""
 
 from compile_api.runtimes.onnx.rules import convolutions as _convolutions
 from compile_api.runtimes.onnx.rules import elementwise as _elementwise

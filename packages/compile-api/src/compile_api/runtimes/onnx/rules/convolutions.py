@@ -34,8 +34,8 @@ def _spread(values: Sequence[int], rank: int) -> list[int]:
 
 @rule(aten.convolution_backward.default)
 def convolution_backward(b: Builder, node: fx.Node) -> Sequence[Name | None]:
-    """Both gradients of an ordinary convolution are convolutions: of the output's gradient with the weight, and of the
-    input with the output's gradient, batch and channels exchanged."""
+    """The gradients of an ordinary convolution, which are convolutions: of the output's gradient with the weight, and
+    of the input with the output's gradient, batch and channels exchanged."""
     grad, x, _, _, stride, padding, dilation, _, _, _, mask = node.args
     rank = len(sizes_of(x)) - 2
     stride, padding, dilation = (_spread(each, rank) for each in (stride, padding, dilation))
@@ -65,6 +65,8 @@ def _grad_of_weight(
 ) -> Name:
     grad, x, weight, groups = node.args[0], node.args[1], node.args[2], node.args[9]
     kernel = sizes_of(weight)[2:]
+    # Batch and channels change places: then the sum over the batch is the convolution's sum over channels.  Stride and
+    # dilation change places, too.
     exchange = [1, 0, *range(2, 2 + len(kernel))]
     parts = []
     for group in range(groups):
@@ -76,6 +78,7 @@ def _grad_of_weight(
         )  # fmt: skip
         parts.append(b.add("Transpose", full, perm=exchange))
     joined = parts[0] if groups == 1 else b.add("Concat", *parts, axis=0)
+    # Where the stride left a rest of the input, the convolution finds places beyond the kernel.
     axes = list(range(2, 2 + len(kernel)))
     return b.add("Slice", joined, b.constant([0] * len(axes)), b.constant(kernel), b.constant(axes))
 
@@ -89,7 +92,7 @@ def _channels(b: Builder, node: fx.Node, group: int, groups: int) -> Name:
 
 @rule(aten.max_pool2d_with_indices.default)
 def max_pool(b: Builder, node: fx.Node) -> Sequence[Name | None]:
-    """ONNX counts indices over the whole tensor, torch within a plane."""
+    """A pool with indices, which ONNX counts over the whole tensor and torch within a plane."""
     x = node.args[0]
     kernel = _spread(node.args[1], 2)
     stride, padding = argument(node, 2, "stride") or kernel, argument(node, 3, "padding", [0, 0])

@@ -38,6 +38,8 @@ def _overloads(packet: object, *names: str) -> list[Any]:
 
 def _unary(operator: str) -> Any:
     def write(b: Builder, node: fx.Node) -> Name:
+        # Integers are promoted first, as torch does; ONNX negates truth values only, and its tests of NaN ask about the
+        # operand's type.
         inside = dtype_of(node) if operator != "Not" else torch.bool
         if operator in ("IsNaN", "IsInf"):
             inside = dtype_of(node.args[0])
@@ -52,6 +54,7 @@ def _binary(operator: str) -> Any:
         alpha = node.kwargs.get("alpha", 1)
         dtype = dtype_of(node)
         second = b.of(right, dtype)
+        # ``add`` and ``sub`` scale their second operand.
         if alpha != 1:
             second = b.add("Mul", second, b.constant(alpha, dtype))
         return b.add(operator, b.of(left, dtype), second)
@@ -63,6 +66,7 @@ def _comparison(operator: str) -> Any:
     def write(b: Builder, node: fx.Node) -> Name:
         left, right = node.args[:2]
         dtype = promoted(left, right)
+        # ONNX has no order among truth values.
         if dtype == torch.bool:
             dtype = torch.int32
         return b.add(operator, b.of(left, dtype), b.of(right, dtype))

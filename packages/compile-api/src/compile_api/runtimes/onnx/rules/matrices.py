@@ -27,13 +27,14 @@ def addmm(b: Builder, node: fx.Node) -> Name:
 
 @rule(aten._scaled_dot_product_flash_attention_for_cpu.default)
 def attention(b: Builder, node: fx.Node) -> Sequence[Name]:
-    """Its second result, the logarithm of the softmax's denominator, is what its backward starts from."""
+    """Attention, with the logarithm of the softmax's denominator as second result, from which its backward starts."""
     query, key, value = node.args[:3]
     mask, scale = node.kwargs.get("attn_mask"), node.kwargs.get("scale")
     dtype, rows, columns = dtype_of(query), sizes_of(query)[-2], sizes_of(key)[-2]
     factor = b.constant(1 / math.sqrt(sizes_of(query)[-1]) if scale is None else scale, dtype)
     turned = b.add("Transpose", b.of(key), perm=[0, 1, 3, 2])
     scores = b.add("MatMul", b.add("Mul", b.of(query), factor), turned)
+    # Sizes are known, so the triangle is a constant of the model.
     if argument(node, 4, "is_causal", False):
         hidden = torch.full((rows, columns), -math.inf, dtype=dtype).triu(1)
         scores = b.add("Add", scores, b.constant(hidden))

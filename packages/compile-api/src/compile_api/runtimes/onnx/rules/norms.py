@@ -18,10 +18,12 @@ def layer_norm(b: Builder, node: fx.Node) -> Sequence[Name]:
     x, shape, weight, bias, eps = node.args
     axes = list(range(-len(shape), 0))
     name = b.of(x)
+    # Backward starts from mean and inverse: they are results of their own.
     mean = b.reduce("ReduceMean", name, axes, True)
     centred = b.add("Sub", name, mean)
     variance = b.reduce("ReduceMean", b.add("Mul", centred, centred), axes, True)
     inverse = b.add("Reciprocal", b.add("Sqrt", b.add("Add", variance, b.constant(eps, dtype_of(x)))))
+    # ONNX's operator insists on a scale.
     if weight is None:
         return b.add("Mul", centred, inverse), mean, inverse
     shift = [b.of(bias)] if bias is not None else []
@@ -30,7 +32,7 @@ def layer_norm(b: Builder, node: fx.Node) -> Sequence[Name]:
 
 @rule(aten._native_batch_norm_legit_no_training.default, aten.native_batch_norm.default)
 def batch_norm(b: Builder, node: fx.Node) -> Sequence[Name]:
-    """With the running statistics; ``takes`` leaves the one that collects them to torch."""
+    """A batch norm with the running statistics; ``takes`` leaves the one that collects them to torch."""
     x, weight, bias, mean, variance = node.args[:5]
     count, dtype = sizes_of(mean), dtype_of(x)
     scale = b.of(weight) if weight is not None else b.constant(torch.ones(count, dtype=dtype))
@@ -58,6 +60,7 @@ def batch_norm_in_training(b: Builder, node: fx.Node) -> Sequence[Name]:
             result = b.add(operator, result, b.add("Reshape", b.of(parameter), per_channel))
     flat = b.constant([sizes[1]])
     mean = b.add("Reshape", b.reduce("ReduceMean", name, axes, True), flat)
+    # The running variance is unbiased, the one that normalizes is not.
     variance = b.add("Mul", b.add("Reshape", spread, flat), b.constant(count / max(count - 1, 1), dtype))
     saved = b.add("Reshape", inverse, flat)
     return result, mean, saved, _moved(b, old_mean, mean, momentum), _moved(b, old_variance, variance, momentum)
@@ -77,6 +80,8 @@ def batch_norm_backward(b: Builder, node: fx.Node) -> Sequence[Name | None]:
     per_channel = b.constant([sizes[1], *[1] * (len(sizes) - 2)])
     scale = b.add("Reshape", b.of(inverse), per_channel)
     normal = b.add("Mul", b.add("Sub", b.of(x), b.add("Reshape", b.of(mean), per_channel)), scale)
+    # The gradients of shift and scale.  Mean and variance depend on every element, which takes a share of both off the
+    # input's gradient.
     total = b.reduce("ReduceSum", b.of(grad), axes, True)
     along = b.reduce("ReduceSum", b.add("Mul", b.of(grad), normal), axes, True)
     count = b.constant(math.prod(sizes[axis] for axis in axes), dtype)

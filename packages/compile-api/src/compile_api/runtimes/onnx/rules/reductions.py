@@ -15,6 +15,7 @@ from compile_api.torch_versions import aten
 def _axes(node: fx.Node, position: int = 1, name: str = "dim") -> list[int]:
     dims = argument(node, position, name)
     rank = len(sizes_of(node.args[0]))
+    # torch takes an empty list for all axes.
     if dims is None or dims == []:
         return list(range(rank))
     return [dim % max(rank, 1) for dim in ([dims] if isinstance(dims, int) else dims)]
@@ -45,6 +46,7 @@ for _target, _operator in _REDUCTIONS.items():
 def variance(b: Builder, node: fx.Node) -> Name:
     axes, dtype = _axes(node), dtype_of(node)
     name = b.of(node.args[0])
+    # In two passes: a difference of large sums would lose the small ones.
     centred = b.add("Sub", name, b.reduce("ReduceMean", name, axes, True))
     squares = b.reduce("ReduceSum", b.add("Mul", centred, centred), axes, bool(node.kwargs.get("keepdim", False)))
     count = math.prod(sizes_of(node.args[0])[axis] for axis in axes)

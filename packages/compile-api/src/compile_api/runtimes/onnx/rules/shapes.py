@@ -17,6 +17,7 @@ from compile_api.torch_versions import aten
     aten.squeeze.dims, aten.squeeze.default, aten.flatten.using_ints,
 )  # fmt: skip
 def reshape(b: Builder, node: fx.Node) -> Name:
+    # ``allowzero``: otherwise ONNX takes a size of 0 for the input's size there.
     return b.add("Reshape", b.of(node.args[0]), b.constant(sizes_of(node), torch.int64), allowzero=1)
 
 
@@ -57,6 +58,7 @@ def select(b: Builder, node: fx.Node) -> Name:
 
 @rule(aten.cat.default)
 def cat(b: Builder, node: fx.Node) -> Name:
+    # torch passes over empty tensors of one dimension, whatever the others are.
     parts = [each for each in node.args[0] if sizes_of(each) != [0]]
     return b.add("Concat", *(b.of(each, dtype_of(node)) for each in parts), axis=argument(node, 1, "dim", 0))
 
@@ -64,6 +66,7 @@ def cat(b: Builder, node: fx.Node) -> Name:
 @rule(aten.split_with_sizes.default, aten.split.Tensor)
 def split(b: Builder, node: fx.Node) -> Sequence[Name]:
     dim = argument(node, 2, "dim", 0)
+    # Sizes that the tracer saw: one form for both operators, and a last part that is shorter.
     lengths = [int(part.shape[dim]) for part in value_of(node)]
     return b.add_many("Split", len(lengths), b.of(node.args[0]), b.constant(lengths), axis=dim)
 
@@ -71,6 +74,7 @@ def split(b: Builder, node: fx.Node) -> Sequence[Name]:
 @rule(aten.constant_pad_nd.default)
 def pad(b: Builder, node: fx.Node) -> Name:
     rank, given = len(sizes_of(node)), list(node.args[1])
+    # torch counts pairs from the last dimension, ONNX has all begins and then all ends.
     before, after = [0] * rank, [0] * rank
     for pair in range(len(given) // 2):
         before[rank - 1 - pair], after[rank - 1 - pair] = given[2 * pair], given[2 * pair + 1]
@@ -101,7 +105,7 @@ def triangle(b: Builder, node: fx.Node) -> Name:
 
 @rule(aten.select_scatter.default)
 def select_scatter(b: Builder, node: fx.Node) -> Name:
-    """What stands before, the new slice, what stands behind."""
+    """Joins three parts: the slices before the index, the new slice, the slices behind."""
     x, source, dim, index = node.args
     size = sizes_of(x)[dim]
     index %= size
