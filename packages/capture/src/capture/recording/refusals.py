@@ -85,7 +85,7 @@ def _is_known(tensor: torch.Tensor) -> bool:
 
 
 def _lies_over_itself(tensor: torch.Tensor) -> bool:
-    """Whether two elements may share one place; eager refuses some such writes, and does others one after another."""
+    """True if two elements may share one place; eager refuses some such writes, and does others one after another."""
     reach = 0
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride <= reach:

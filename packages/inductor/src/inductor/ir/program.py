@@ -40,8 +40,8 @@ class View:
     """Names a strided window on another buffer's memory; ``offset`` is in elements from the first element of ``base``
     (which need not be the start of its storage).
 
-    One that is its ``own`` is a result that no view made, as of a reshape that copies: it lies in the base's memory, and
-    is no view to autograd.
+    One that is its ``own`` is a result that no view made, as of a reshape that copies: it lies in the base's memory,
+    and is no view to autograd.
     """
 
     buffer: Buffer
