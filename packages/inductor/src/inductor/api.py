@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
+import torch
 from torch.fx import GraphModule
 
 from inductor import pipeline, trace
@@ -15,6 +16,7 @@ from inductor.complaints import complain
 from inductor.errors import BuildError, CacheError, InductorError, NotAGraph, UnsupportedGraph
 from inductor.exported import CompiledProgram, Program, compile_exported, is_program
 from inductor.given import examples_of, graph_of
+from inductor.ir.program import WIDEST
 from inductor.options import Options
 from inductor.report import Report
 from inductor.rewrites.layouts import as_eager_lays
@@ -89,6 +91,8 @@ def _compile(gm: GraphModule, given: object, chosen: Options, tell: Callable[[st
         taken = taken_by(compiled.program)
         compiled.calling = calling_of(name, gm, taken)
         compiled.call = with_constants(compiled.call, fixed_in(gm, examples, taken))
+    if places := [place for place, given in enumerate(examples) if isinstance(given, int | torch.SymInt)]:
+        compiled.call = _where_they_fit(compiled.call, places, name, gm)
     STATE.metrics.add(compiled.report)
     return compiled
 
@@ -150,6 +154,21 @@ def _check_form(name: str, gm: GraphModule, error: Exception) -> None:
         gm.graph.lint()
     except Exception as complaint:  # noqa: BLE001 - whatever the graph is, its own check says it best
         raise NotAGraph(f"{name} is no well-formed graph, which graph.lint() shows: {complaint}") from error
+
+
+def _where_they_fit(
+    call: Callable[[list[Any]], tuple[Any, ...]], places: Sequence[int], name: str, gm: GraphModule
+) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """The call for integers that kernels can be given; of wider ones, which Python has, the graph runs as it is."""
+
+    def chosen(inputs: list[Any]) -> tuple[Any, ...]:
+        # Whatever else is wrong with the inputs, the call itself says.
+        given = [inputs[place] for place in places] if type(inputs) is list and len(inputs) > places[-1] else ()
+        if any(type(number) is int and not -WIDEST <= number <= WIDEST for number in given):
+            return _uncompiled(name, gm, "a wide integer").call(inputs)
+        return call(inputs)
+
+    return chosen
 
 
 def _uncompiled(name: str, gm: GraphModule, reason: str) -> CompiledGraph:

@@ -149,14 +149,14 @@ def _soft_margin_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Ten
     return target * odds * (-1.0 / x.numel() if reduction == 1 else -1.0) / (odds + 1) * grad
 
 
-def _smooth_l1_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int, beta: float) -> Any:
+def _smooth_l1_backward(
+    grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int, beta: float
+) -> torch.Tensor:
     """As torch's kernels, where NaN lies on neither side; its decomposition takes the sign of NaN, which is 0."""
-    if not x.numel():
-        return NotImplemented
     wide = torch.promote_types(x.dtype, torch.float32)
     distance, step = x.to(wide) - target.to(wide), grad.to(wide)
     if reduction == 1:
-        step = step * (1.0 / x.numel())
+        step = step / x.numel()
     inside = step * distance / beta
     return torch.where(distance <= -beta, -step, torch.where(distance >= beta, step, inside)).to(x.dtype)
 

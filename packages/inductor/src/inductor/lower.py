@@ -467,6 +467,18 @@ def _takes_a_float_as_it_runs(lowerer: _Lowerer, call: _Call) -> str:
     return "" if taken else "a float that is known only when it runs"
 
 
+def _takes_a_wide_number(lowerer: _Lowerer, call: _Call) -> str:
+    """The reason for arithmetic on numbers that may leave the 64 bits that kernels have: Python computes it."""
+    named = zip(schema_of(call.target).arguments, call.args, strict=False)
+    given = [(argument, value) for argument, value in named if isinstance(value, Index)]
+    given += [(a, call.kwargs[a.name]) for a in schema_of(call.target).arguments if a.name in call.kwargs]
+    wide = any(
+        isinstance(value, Index) and "Int" not in str(argument.type) and not lowerer.ctx.sizes.fits(value)
+        for argument, value in given
+    )
+    return "a number that may have more than 64 bits" if wide else ""
+
+
 _REASONS: tuple[Callable[[_Lowerer, _Call], str], ...] = (
     _has_no_lowering,
     _has_strange_operands,
@@ -474,6 +486,7 @@ _REASONS: tuple[Callable[[_Lowerer, _Call], str], ...] = (
     _takes_any_number,
     _is_refused_by_torch,
     _takes_a_float_as_it_runs,
+    _takes_a_wide_number,
 )
 """The reasons to run torch's own operator, asked in this order; each is "" where it does not apply."""
 

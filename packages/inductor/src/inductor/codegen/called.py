@@ -66,6 +66,11 @@ def raise_outside(operators: str) -> NoReturn:
     raise IndexError(f"index out of range in a kernel made of {operators}")
 
 
+def refuse_wide(number: int) -> NoReturn:
+    """Raises for a number that kernels cannot be given."""
+    raise OverflowError(f"{number} does not fit the 64 bits that compiled code has for integers")
+
+
 def reinterpret(
     other: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype, offset: int = 0
 ) -> torch.Tensor:
@@ -91,6 +96,7 @@ NAMESPACE: Mapping[str, Any] = {
     "bits_of": bits_of,
     "double_of": double_of,
     "reinterpret": reinterpret,
+    "refuse_wide": refuse_wide,
     "flattened": flattened,
     "laid_out": laid_out,
     "plain": plain,
@@ -105,6 +111,7 @@ IMPORTS = (
     "from inductor.calling import check_list",
     "from inductor.codegen.doubles import bits_of, double_of",
     "from inductor.codegen.called import check_input, flattened, laid_out, plain, refuse_marked, reinterpret",
+    "from inductor.codegen.called import refuse_wide",
 )
 
 DIRECT: Mapping[object, Callable[..., Any]] = {

@@ -24,7 +24,7 @@ from inductor.codegen.spelling import as_python, object_name, target_name
 from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Apply, Const, IndexValue
 from inductor.ir.index import Index
-from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Run, View
+from inductor.ir.program import WIDEST, Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Run, View
 from inductor.torch_versions import (
     OpOverload,
     cuda_getCurrentRawStream,
@@ -260,6 +260,10 @@ class _WrapperPrinter:
         if step.what == "bits":
             self.lines.line(f"{symbol} = bits_of({source})")
         elif step.dim is None:
+            # Kernels take 64 bits: what is more would be cut off.  The caller runs the program without this graph then.
+            if step.symbol in self.program.inputs:
+                self.lines.line(f"if not -{WIDEST} <= {symbol} <= {WIDEST}:")
+                self.lines.line(f"    refuse_wide({symbol})")
             # An integer input is unpacked under its symbol's name; a number that a call returned has one of its own.
             if symbol != source and step.symbol not in self.program.inputs:
                 self.lines.line(f"{symbol} = {source}")

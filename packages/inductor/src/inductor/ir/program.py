@@ -81,6 +81,10 @@ class Call:
     number: Symbol | None = None
 
 
+WIDEST = 1 << 62
+"""The largest integer that a graph may be given, of either sign: of more the wrapper raises, ahead of all kernels."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bind:
     """Reads a run-time integer: size or stride ``dim`` of an input buffer, an integer input (``dim`` None), or the

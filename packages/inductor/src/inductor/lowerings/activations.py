@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import torch
 
@@ -167,7 +166,7 @@ def hardswish(x: Value) -> Value:
 
 @lowering(aten.elu_backward.default)
 def elu_backward(
-    ctx: Context, grad: Tensor, alpha: Any, scale: Any, input_scale: Any, is_result: bool, x: Tensor
+    ctx: Context, grad: Tensor, alpha: Number, scale: Number, input_scale: Number, is_result: bool, x: Tensor
 ) -> Tensor | Declined:
     if not all(isinstance(given, int | float) for given in (alpha, scale, input_scale)):
         return Declined(UNKNOWN)
@@ -182,7 +181,7 @@ def elu_backward(
 
 
 @lowering(aten.hardtanh_backward.default)
-def hardtanh_backward(ctx: Context, grad: Tensor, x: Tensor, low: Any, high: Any) -> Tensor | Declined:
+def hardtanh_backward(ctx: Context, grad: Tensor, x: Tensor, low: Number, high: Number) -> Tensor | Declined:
     if not all(isinstance(given, int | float) for given in (low, high)):
         return Declined(UNKNOWN)
 

@@ -231,7 +231,8 @@ def new_empty(
 
 @lowering(aten.new_empty_strided.default)
 def new_empty_strided(
-    ctx: Context, x: Tensor, size: Sequence[object], stride: Sequence[object], *, dtype: object = None,
+    ctx: Context, x: Tensor, size: Sequence[int | torch.SymInt], stride: Sequence[int | torch.SymInt], *,
+    dtype: object = None,
     device: object = None,
     **_: object,
 ) -> Any:  # fmt: skip
@@ -241,8 +242,8 @@ def new_empty_strided(
 @lowering(aten.empty_strided.default)
 def empty_strided(
     ctx: Context,
-    size: Sequence[object],
-    stride: Sequence[object],
+    size: Sequence[int | torch.SymInt],
+    stride: Sequence[int | torch.SymInt],
     *,
     dtype: object = None,
     device: object = None,
@@ -252,7 +253,11 @@ def empty_strided(
 
 
 def _uninitialised_by_strides(
-    ctx: Context, size: Sequence[Any], stride: Sequence[Any], dtype: torch.dtype, device: object
+    ctx: Context,
+    size: Sequence[int | torch.SymInt],
+    stride: Sequence[int | torch.SymInt],
+    dtype: torch.dtype,
+    device: object,
 ) -> Any:
     """As ``uninitialised``, but the library's where the strides leave gaps: results written into it lie so, too."""
     if not is_dense(ctx.sizes.indices(size), ctx.sizes.strides(stride)):

@@ -14,9 +14,13 @@ from typing import Any
 import torch
 
 from inductor.errors import UnsupportedGraph
-from inductor.ir.index import ONE, ZERO, Index, Symbol, size_symbol
+from inductor.ir.index import ONE, ZERO, Atom, Index, Mod, Symbol, size_symbol
+from inductor.ir.program import WIDEST
 
 SMALLEST = -(1 << 62)
+_MOST_OF_64_BITS = (1 << 63) - 1
+_MOST_ELEMENTS = 1 << 53
+"""More elements than any memory holds."""
 _MOST_COMPARED = 3
 """The most sizes that are compared with one another: the larger of two names one of them three times, the largest of
 five takes g++ a minute."""
@@ -30,6 +34,8 @@ class Sizes:
     learned: dict[Any, Symbol] = field(default_factory=dict)
     """Sizes that are not understood, by the tracer's expression: symbols that are read from a result which has that
     size."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """The names of symbols that are no sizes, and how large they may be."""
     to_read: list[tuple[int, int, Symbol]] = field(default_factory=list)
     """The results of the operator at hand that such sizes are read from: the result's number, the dimension and the
     symbol."""
@@ -63,12 +69,14 @@ class Sizes:
             if not symbol.is_positive:  # sizes are
                 name = str(symbol)
                 self.symbols.setdefault(name, size_symbol(name, _smallest(symbol, value.node.shape_env)))
+                self.numbers.setdefault(name, WIDEST)
 
     def number(self, value: torch.SymInt) -> Symbol:
         """The symbol of an integer read from a tensor: unlike a size it may be negative."""
         name = str(value.node.expr)
         if not name.isidentifier():
             raise UnsupportedGraph(f"an integer read from a tensor that is known as {name}")
+        self.numbers.setdefault(name, _MOST_OF_64_BITS)
         return self.symbols.setdefault(name, size_symbol(name, SMALLEST))
 
     def learn(self, results: Sequence[torch.Tensor]) -> bool:
@@ -83,6 +91,31 @@ class Sizes:
                     symbol = self.learned[size.node.expr] = self.symbols.setdefault(name, size_symbol(name, 0))
                     self.to_read.append((place, dim, symbol))
         return bool(self.to_read)
+
+    def fits(self, index: Index) -> bool:
+        """True if the number, and all that it is computed from, has 64 bits, as it has in kernels; Python's have no
+        end."""
+        return self._most(index) <= _MOST_OF_64_BITS
+
+    def _most(self, index: Index) -> int:
+        """The most that the number can be, whatever its sign."""
+        return sum(abs(factor) * self._most_of_product(monomial) for monomial, factor in index.terms)
+
+    def _most_of_product(self, monomial: tuple[Atom, ...]) -> int:
+        sizes = [atom for atom in monomial if isinstance(atom, Symbol) and atom.name not in self.numbers]
+        # Sizes of one tensor by each other are the number of its elements; a power of a size is no such thing.
+        if len(sizes) != len(set(sizes)):
+            return _MOST_OF_64_BITS + 1
+        most = _MOST_ELEMENTS if sizes else 1
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                most *= self.numbers.get(atom.name, 1)
+                continue
+            numerator, divisor = self._most(atom.numerator), self._most(atom.divisor)
+            if max(numerator, divisor) > _MOST_OF_64_BITS:
+                return _MOST_OF_64_BITS + 1
+            most *= divisor if isinstance(atom, Mod) else numerator
+        return most
 
     def _from_sympy(self, expr: Any) -> Index:
         """The index of a tracer's expression; raises ``UnsupportedGraph`` for anything but arithmetic of sizes."""

@@ -68,6 +68,8 @@ def _gradients(ctx: World, outputs: Value, inputs: Value, *rest: Value, **option
         ctx.stop(Kind.AUTOGRAD, _outside(ctx, history))  # with the next call it may lead elsewhere
     if inner and any(value.source is not None and value.fake.grad_fn not in inner for value in wanted):
         ctx.stop(Kind.AUTOGRAD, "gradients are asked for of a leaf and of a tensor that may come from it")
+    if len(set(inner)) > 1:  # what one was computed from leads on to the other, and fake tensors do not know
+        ctx.stop(Kind.AUTOGRAD, "gradients are asked for of several tensors of which one may come from another")
     found = ctx.record(torch.autograd.grad, [outputs, inputs, *rest], options)
     # Steps that a second backward would find freed: results of theirs leave the graph without a history.
     ctx.graph.used_up.update(history.used_up(ctx.graph.readers))

@@ -132,7 +132,15 @@ def _symbolic(ctx: World, function: Any, args: Sequence[Value]) -> Value | None:
         # The answer decides a branch: the shape environment notes the condition.
         operands = [arg.example if isinstance(arg, SymbolicNumber) else arg.constant() for arg in args]
         return boolean(bool(function(*operands)))
+    if function in (operator.rshift, operator.lshift) and not _is_small(args[1]):
+        # Torch's symbols take a power of two beyond 64 bits for infinity, and the quotient by it for a float.
+        return fold(ctx, function, [_specialized(arg) for arg in args], {})
     return ctx.record(function, args, {})
+
+
+def _is_small(amount: Value) -> bool:
+    """True for a number of bits that keeps within a word."""
+    return isinstance(amount, ConstantValue) and 0 <= amount.value < 63
 
 
 def _is_number(value: Value) -> bool:
