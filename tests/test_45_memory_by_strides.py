@@ -74,3 +74,23 @@ def test_a_graph_that_asks_for_gaps_is_compiled():
 
         y = program(torch.rand(3, 4))
         assert (y.stride(), bool(compile_api.report(program).kernels)) == (strides, True)
+
+
+COPIES = {
+    "reshape": lambda x: x.T[::2].reshape(-1),
+    "flatten": lambda x: (x + 1).mT.flatten(),
+    "matmul": lambda x: x.view(2, 2, 4) @ torch.ones(4, 3),
+    "kron": lambda x: torch.kron(x, x),
+    "unfold": lambda x: torch.nn.functional.unfold(x.view(1, 1, 4, 4), 2),
+    "view": lambda x: (x * 2).view(-1),
+    "rows": lambda x: (x * 2)[1:],
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("name", COPIES)
+def test_what_no_view_made_is_no_view(name, backend):
+    """So that ``detach_`` takes it, which refuses views."""
+    x = torch.rand(4, 4)
+    found, expected = compile_api.compile(COPIES[name], backend=backend)(x), COPIES[name](x)
+    assert (found._is_view(), found.stride()) == (expected._is_view(), expected.stride())

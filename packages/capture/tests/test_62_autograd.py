@@ -473,3 +473,23 @@ def test_a_gradient_that_gets_another_shape_is_cpythons(leaf, change):
         return w.grad.tolist(), w.grad.stride()
 
     assert outcome(capture.optimize("eager")(program)) == outcome(program)
+
+
+@pytest.mark.parametrize("unused", [False, True])
+@pytest.mark.parametrize("related", [lambda x: x * 2, lambda x: x[:], lambda x: x.unbind()[0]])
+def test_gradients_of_what_was_computed_from_each_other(related, unused):
+    """Outside of the function, so that only autograd knows that the way to ``y`` leads on to ``x``."""
+
+    def program(x, y):
+        return torch.autograd.grad(y.pow(2).sum() + (0 if unused else x.sum()), [x, y], allow_unused=unused)
+
+    captured = capture.optimize(lambda gm, inputs: gm.forward)(program)
+    unrelated = torch.rand(3, requires_grad=True) * 1, torch.rand(3, requires_grad=True) * 1
+    for x, y in (unrelated, *((x, related(x)) for x in [torch.rand(3, 3, requires_grad=True) * 1] * 2)):
+        again = (lambda x, y: (x, y))(x, y)
+        expected = torch.autograd.grad(
+            y.pow(2).sum() + (0 if unused else x.sum()), [x, y], allow_unused=unused, retain_graph=True
+        )
+        for found, wanted in zip(captured(*again), expected, strict=True):
+            assert (found is None) == (wanted is None)
+            assert found is None or torch.equal(found, wanted)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from capture._engine import Outside, Region
-from capture.guards.sources import AttrSource, DictSource, GetitemSource, KeySource, Source
+from capture.guards.sources import AttrSource, ConstSource, DictSource, GetitemSource, KeySource, Source
 from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import (
@@ -80,6 +80,7 @@ class ClassValue(Value):
         if isinstance(of_metaclass, property) and not isinstance(type(self.cls).__getattribute__, FunctionType):
             return _bind_to_class(ctx, of_metaclass, metaclass, name, self)
         if name in ("__name__", "__qualname__", "__module__", "__doc__") and metaclass is type:
+            rely_on_names(ctx, self.cls, name)
             return ctx.literal(getattr(self.cls, name))
         written = written_member(ctx, self.cls.__mro__ or (), name)
         if written is not None:
@@ -149,6 +150,13 @@ class ClassValue(Value):
 
     def describe(self) -> str:
         return f"the class `{module_name(self.cls)}.{self.cls.__qualname__}`"
+
+
+def rely_on_names(ctx: Tracer, cls: type, *names: str) -> None:
+    """Guards what a class is called: ``type`` itself holds that, and not the members that are relied on by name."""
+    if not trusted(cls) and is_made_by_code(cls):
+        for name in names:
+            ctx.guard(AttrSource(ConstSource(cls, cls.__qualname__), name), "equals", getattr(cls, name))
 
 
 def is_set_by_code(ctx: Tracer, receiver: Value, cls: type, name: str, value: Value | None) -> bool:
@@ -248,8 +256,7 @@ class PythonModuleValue(Value):
         try:
             found = getattr(self.module, name)
         except AttributeError as error:
-            if not trusted(self.module):
-                ctx.guard(KeySource(DictSource(self.source), name), "absent")
+            ctx.guard(KeySource(DictSource(self.source), name), "absent")
             ctx.throw(AttributeError, *error.args)
         except Exception as error:  # of code that the module has for this  # noqa: BLE001
             let_through(error)

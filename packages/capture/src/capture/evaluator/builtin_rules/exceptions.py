@@ -13,7 +13,7 @@ from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, derives, realize
-from capture.values.classes import ClassValue, bind
+from capture.values.classes import ClassValue, bind, rely_on_names
 from capture.values.constant import NONE, ConstantValue
 from capture.values.exception import ExceptionValue, made_in_c
 from capture.values.exception_group import ExceptionGroupValue, make_group, split
@@ -84,6 +84,7 @@ def exception_to_text(ctx: Tracer, value: ExceptionValue) -> Value:
 
 @rule(repr, kinds=(ExceptionValue,))
 def exception_to_repr(ctx: Tracer, value: ExceptionValue) -> Value:
+    rely_on_names(ctx, value.cls, "__name__")
     return _text(ctx, value, "__repr__")
 
 

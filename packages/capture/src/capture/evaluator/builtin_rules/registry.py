@@ -13,6 +13,7 @@ from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize
+from capture.values.classes import ClassValue, rely_on_names
 from capture.values.constant import differs_from_itself
 from capture.values.own_methods import asked_method
 
@@ -67,6 +68,10 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
     except Exception as error:  # noqa: BLE001 - whatever a pure function raises on these operands, it raises in eager too
         let_through(error)
         ctx.throw(type(error), *error.args)
+    if isinstance(result, str):  # the text of a class is what it is called
+        for arg in args:
+            if isinstance(arg, ClassValue):
+                rely_on_names(ctx, arg.cls, "__module__", "__qualname__")
     # A function that gives one of its operands gives that very object: ``tuple(t) is t``.
     same = (arg for arg, operand in zip(args, operands, strict=True) if operand is result)
     return next(same, None) or ctx.literal(result)

@@ -1,0 +1,42 @@
+"""What a class is called, and whether a module has a name, may change between calls."""
+
+import types
+
+import pytest
+import torch
+
+import capture
+
+READERS = {
+    "name": lambda x, cls, obj: (x + 1, cls.__name__),
+    "name of the type": lambda x, cls, obj: (x + 1, type(obj).__name__),
+    "qualname": lambda x, cls, obj: (x + 1, cls.__qualname__),
+    "module": lambda x, cls, obj: (x + 1, cls.__module__),
+    "repr": lambda x, cls, obj: (x + 1, repr(cls)),
+    "f-string": lambda x, cls, obj: (x + 1, f"{cls}"),
+    "percent": lambda x, cls, obj: (x + 1, "%s" % cls),  # noqa: UP031
+    "format": lambda x, cls, obj: (x + 1, "{}".format(cls)),  # noqa: UP032
+    "repr of an exception": lambda x, cls, obj: (x + 1, repr(cls(1))),
+}
+
+
+@pytest.mark.parametrize("what", ["__name__", "__qualname__", "__module__"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_class_may_be_renamed(reader, what):
+    cls = type("First", (ValueError,), {"__module__": "one"})
+    obj, x = cls(), torch.ones(2)
+    captured = capture.optimize(lambda gm, inputs: gm.forward)(READERS[reader])
+    for name in ("First", "Second", "Third"):
+        setattr(cls, what, name)
+        assert captured(x, cls, obj)[1] == READERS[reader](x, cls, obj)[1]
+
+
+@pytest.mark.parametrize("module", [torch, torch.nn.functional, types.ModuleType("made")])
+def test_a_module_may_get_a_name(module, monkeypatch):
+    def program(x):
+        return x + 1, hasattr(module, "lately"), getattr(module, "lately", None)
+
+    captured = capture.optimize(lambda gm, inputs: gm.forward)(program)
+    assert captured(torch.ones(2))[1:] == (False, None)
+    monkeypatch.setattr(module, "lately", 3, raising=False)
+    assert captured(torch.ones(2))[1:] == (True, 3)
