@@ -157,11 +157,11 @@ def _check_form(name: str, gm: GraphModule, error: Exception) -> None:
 
 
 def _where_they_fit(
-    call: Callable[[list[Any]], tuple[Any, ...]], places: Sequence[int], name: str, gm: GraphModule
-) -> Callable[[list[Any]], tuple[Any, ...]]:
+    call: Callable[[list[object]], tuple[object, ...]], places: Sequence[int], name: str, gm: GraphModule
+) -> Callable[[list[object]], tuple[object, ...]]:
     """The call for integers that kernels can be given; of wider ones, which Python has, the graph runs as it is."""
 
-    def chosen(inputs: list[Any]) -> tuple[Any, ...]:
+    def chosen(inputs: list[object]) -> tuple[object, ...]:
         # Whatever else is wrong with the inputs, the call itself says.
         given = [inputs[place] for place in places] if type(inputs) is list and len(inputs) > places[-1] else ()
         if any(type(number) is int and not -WIDEST <= number <= WIDEST for number in given):

@@ -258,7 +258,7 @@ def _uninitialised_by_strides(
     stride: Sequence[int | torch.SymInt],
     dtype: torch.dtype,
     device: object,
-) -> Any:
+) -> Tensor | Declined:
     """As ``uninitialised``, but the library's where the strides leave gaps: results written into it lie so, too."""
     if not is_dense(ctx.sizes.indices(size), ctx.sizes.strides(stride)):
         return Declined("memory with gaps")
