@@ -1,5 +1,6 @@
 """What a class is called, and whether a module has a name, may change between calls."""
 
+import inspect
 import types
 
 import pytest
@@ -40,3 +41,27 @@ def test_a_module_may_get_a_name(module, monkeypatch):
     assert captured(torch.ones(2))[1:] == (False, None)
     monkeypatch.setattr(module, "lately", 3, raising=False)
     assert captured(torch.ones(2))[1:] == (True, 3)
+
+
+CHANGES = {
+    "defaults": lambda f: setattr(f, "__defaults__", (5,)),
+    "keyword defaults": lambda f: setattr(f, "__kwdefaults__", {"b": 5}),
+    "code": lambda f: setattr(f, "__code__", (lambda c, d, *, b: c).__code__),
+    "signature": lambda f: setattr(f, "__signature__", inspect.Signature()),
+    "annotations": lambda f: setattr(f, "__annotations__", {"a": int}),
+    "wrapped": lambda f: setattr(f, "__wrapped__", lambda other: other),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_signature_may_change(change):
+    def asked(a, *, b):
+        return a
+
+    def program(x):
+        return x + 1, str(inspect.signature(asked))
+
+    captured = capture.optimize(lambda gm, inputs: gm.forward)(program)
+    assert captured(torch.ones(2))[1] == program(torch.ones(2))[1]
+    CHANGES[change](asked)
+    assert captured(torch.ones(2))[1] == program(torch.ones(2))[1]

@@ -7,8 +7,9 @@ from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import constant_of, rule
+from capture.guards.sources import AttrSource, DictSource, KeySource
 from capture.reasons import Kind
-from capture.values.base import NotConstant, Tracer, Value
+from capture.values.base import NotConstant, Tracer, Value, trusted
 from capture.values.classes import ClassValue
 from capture.values.function import BoundMethod, BuiltinValue, FunctionValue
 from capture.values.user_object import UserObject
@@ -28,6 +29,7 @@ def signature(ctx: Tracer, function: Value) -> Value:
 def _existing(ctx: Tracer, value: Value) -> Any:
     """The real callable, or one with the same signature; None where there is none."""
     if isinstance(value, FunctionValue):
+        _rely_on_parts(ctx, value)
         return value.function or _like(ctx, value)
     # The receiver only takes the first parameter away, so that any object will do.
     if isinstance(value, BoundMethod):
@@ -36,6 +38,26 @@ def _existing(ctx: Tracer, value: Value) -> Any:
     if isinstance(value, (BuiltinValue, ClassValue)):
         return value.identity() if getattr(value, "receiver", None) is None else None
     return value.obj if isinstance(value, UserObject) else None
+
+
+_PARTS = ("__code__", "__defaults__", "__kwdefaults__", "__annotations__")
+_STAND_INS = ("__signature__", "__wrapped__")
+"""Attributes whose signature ``inspect`` shows in place of the function's own."""
+
+
+def _rely_on_parts(ctx: Tracer, value: FunctionValue) -> None:
+    """Guards what the signature of a function of the program is made of, which calls of it do not all read."""
+    real, source = value.function, value.source
+    if real is None or source is None or trusted(real):
+        return
+    for name in _PARTS:
+        ctx.guard(AttrSource(source, name), "is", getattr(real, name))
+    for name in _STAND_INS:
+        entry = KeySource(DictSource(source), name)
+        if name in vars(real):
+            ctx.guard(entry, "is", vars(real)[name])
+        else:
+            ctx.guard(entry, "absent")
 
 
 def _like(ctx: Tracer, made: FunctionValue) -> FunctionType | None:
