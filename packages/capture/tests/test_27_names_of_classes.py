@@ -1,5 +1,6 @@
 """What a class is called, and whether a module has a name, may change between calls."""
 
+import enum
 import inspect
 import types
 
@@ -65,3 +66,30 @@ def test_a_signature_may_change(change):
     assert captured(torch.ones(2))[1] == program(torch.ones(2))[1]
     CHANGES[change](asked)
     assert captured(torch.ones(2))[1] == program(torch.ones(2))[1]
+
+
+class Level(enum.Enum):
+    LOW = 1
+    HIGH = 2
+
+    @classmethod
+    def _missing_(cls, value):
+        asked.append(value)
+        return cls.LOW
+
+
+asked = []
+
+
+def test_what_an_enum_says_of_other_values_may_change(monkeypatch):
+    """And it is asked as often as in eager."""
+
+    def program(x, value):
+        return x + 1, Level(value).name
+
+    captured = capture.optimize(lambda gm, inputs: gm.forward)(program)
+    x = torch.ones(2)
+    assert [captured(x, value)[1] for value in (2, 9, 9)] == ["HIGH", "LOW", "LOW"]
+    assert asked == [9, 9]
+    monkeypatch.setattr(Level, "_missing_", classmethod(lambda cls, value: cls.HIGH))
+    assert captured(x, 9)[1] == "HIGH"

@@ -19,7 +19,7 @@ from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, callable_type, derives, held_by, module_name
 from capture.values.classes import ClassValue, SuperValue, bind
-from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, is_none
+from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, is_none
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.function import BoundMethod, FunctionValue, PartialValue
 from capture.values.module import ModuleValue
@@ -164,11 +164,21 @@ def _through_metaclass(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Ma
     """The object that a metaclass's own ``__call__`` gives; None where it is in C and may do anything."""
     # An Enum is looked up by value; other metaclasses may do anything.
     if module_name(type(cls)) == "enum":
-        return fold(ctx, cls, args, kwargs)
+        ctx.rely_on_member(cls, "_missing_")
+        return None if _asks_for_what_is_missing(cls, args) else fold(ctx, cls, args, kwargs)
     own = type(cls).__call__
     if isinstance(own, FunctionType):
         return ctx.call(ctx.literal(own), [ctx.literal(cls), *args], kwargs)
     return None
+
+
+def _asks_for_what_is_missing(cls: type, args: Sequence[Value]) -> bool:
+    """True if code of the program's own has to say which member of an Enum has a value."""
+    if module_name(_owner(cls, "_missing_")) == "enum":
+        return False
+    value = args[0] if len(args) == 1 else None
+    members = (member.value for member in cls.__members__.values())  # type: ignore[attr-defined]
+    return not isinstance(value, ConstantValue) or value.value not in list(members)
 
 
 def _owner(cls: type, name: str) -> type:
