@@ -53,7 +53,7 @@ def _is_dense(value: object) -> bool:
 
 def _refuse_copies(name: str, written: torch.Tensor) -> None:
     if may_overlap(written.size(), written.stride()):
-        raise Unsupported(f"{name} writes to memory that a view shows several times", "clone it first")
+        raise Unsupported(f"{name} writes to memory that an expanded tensor shows several times", "clone it first")
 
 
 def _refuse_reading(name: str, written: torch.Tensor, read: Sequence[object]) -> None:
