@@ -67,7 +67,7 @@ def _overlaps(func: OpOverload, operands: object, written: Sequence[torch.Tensor
     for target in written:
         if not _is_known(target):
             continue
-        if _lies_over_itself(target):
+        if any(stride == 0 and size > 1 for size, stride in zip(target.shape, target.stride(), strict=True)):
             return True
         memory = cdata_of(target.untyped_storage())
         for other in tensors:
@@ -82,16 +82,6 @@ def _is_known(tensor: torch.Tensor) -> bool:
     """True if no size or stride is a symbol: to compare one would fix it."""
     numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
     return all(isinstance(number, int) for number in numbers)
-
-
-def _lies_over_itself(tensor: torch.Tensor) -> bool:
-    """True if two elements may share one place; eager refuses some such writes, and does others one after another."""
-    reach = 0
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1 and stride <= reach:
-            return True
-        reach += (size - 1) * stride
-    return False
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:

@@ -260,6 +260,6 @@ def _uninitialised_by_strides(
     device: object,
 ) -> Tensor | Declined:
     """As ``uninitialised``, but the library's where the strides leave gaps: results written into it lie so, too."""
-    if not is_dense(ctx.sizes.indices(size), ctx.sizes.strides(stride)):
+    if not is_dense(ctx.sizes.indices(size), ctx.sizes.indices(stride)):
         return Declined("memory with gaps")
     return uninitialised(ctx, size, dtype, device)
