@@ -59,7 +59,7 @@ class TrainingPlan:
 
 @dataclass(frozen=True, slots=True)
 class MadeOf:
-    """What a call is made of, for whoever describes it; ``graphs`` where it trains."""
+    """The parts of a call, for whoever describes it; ``graphs`` where it trains."""
 
     plan: InferencePlan | TrainingPlan
     compiled: Boxed

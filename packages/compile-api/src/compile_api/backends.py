@@ -69,7 +69,7 @@ class Backend:
     function: CompilerFn | None = None
     """The function with the public contract that it was made of, if there was one."""
     spares_single_runs: bool = False
-    """Whether it takes so long that a graph which can run only once is better run as it is."""
+    """True if it takes so long that a graph which can run only once is better run as it is."""
     backward_later: Callable[[Context], CompilerFn] | None = None
     """Compiles the backward graphs of what another process compiled: with it, compiled graphs can be kept."""
 

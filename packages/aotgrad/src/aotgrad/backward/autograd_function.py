@@ -359,7 +359,7 @@ class FewerTangents:
         self._compiled: dict[frozenset[int], Boxed] = {}
 
     def reads(self, absent: Collection[int]) -> list[bool]:
-        """Which of the saved tensors are read then: a write to another one is nobody's concern."""
+        """The saved tensors that are read then: a write to another one is nobody's concern."""
         with self._lock:
             return saved_read(self._graphs.backward, self._graphs.without(frozenset(absent)))
 

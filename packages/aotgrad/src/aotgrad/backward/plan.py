@@ -30,7 +30,7 @@ MemoryLayout: TypeAlias = torch.memory_format | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How forward's outputs split: values for the caller, saved sizes, saved tensors."""
+    """The split of forward's outputs: values for the caller, saved sizes, saved tensors."""
 
     values: int
     tensors: int
@@ -90,7 +90,7 @@ class Plan:
 
 
 class Later(Protocol):
-    """Where compiled backward graphs are found by name, and kept for other processes."""
+    """A store in which compiled backward graphs are found by name, and kept for other processes."""
 
     def find(self, name: str) -> Boxed | None: ...
 
@@ -98,8 +98,8 @@ class Later(Protocol):
 
 
 class Graphs:
-    """What a compiled function may come back to: backward when somebody first goes back, the joint graph where a
-    gradient is differentiated.  Both are asked for when they are needed, and once.
+    """The graphs that a compiled function may come back to: backward when somebody first goes back, the joint graph
+    where a gradient is differentiated.  Both are asked for when they are needed, and once.
 
     ``name`` and ``later``, once they are described or were read: what backward is found by when it is compiled, and
     where; it need not be asked for then."""
@@ -233,7 +233,10 @@ def memory_layout(value: torch.Tensor) -> MemoryLayout:
 
 
 def _stage_reads(joint: JointGraph, pair: Pair, graphs: Graphs | None) -> tuple[tuple[bool, ...], ...]:
-    """Which saved tensors the backward of each stage reads; without ``graphs`` nobody knows, and it reads all."""
+    """The saved tensors that the backward of each stage reads, as flags.
+
+    Without ``graphs`` nobody knows, and it reads all.
+    """
     saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
     if graphs is None:
         return tuple((True,) * len(saved) for _ in joint.stages)

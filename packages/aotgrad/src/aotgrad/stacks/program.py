@@ -58,7 +58,7 @@ def _insist_on_own_values(part: Part, signature: Signature, facts: Facts) -> Non
 
 
 def _raises_after_writing(found: Split, first: int | None) -> bool:
-    """Whether an error of the program may come after something was written; one part raises before it writes."""
+    """True if an error of the program may come after something was written; one part raises before it writes."""
     later = () if first is None else found.calls[first + 1 :]
     return any(_may_raise(call.node) if isinstance(call, Direct) else _may_raise_within(found, call) for call in later)
 

@@ -1,1 +1,1 @@
-"""What was compiled, as data that JSON holds, and back without tracing."""
+"""Compiled calls as data that JSON holds, and back without tracing."""

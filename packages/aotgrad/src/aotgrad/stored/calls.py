@@ -1,4 +1,4 @@
-"""What was compiled as data, and back without tracing: its plan, and graphs that may be needed later.
+"""Compiled calls as data, and back without tracing: the plan, and graphs that may be needed later.
 
     format, digest      what it is, and that it is as it was written
     graph               the compiled graph, as the caller describes it
@@ -38,7 +38,7 @@ FORMAT = "aotgrad 2"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why something has no form as data."""
+    """The reason for which something has no form as data."""
 
     reason: str
 

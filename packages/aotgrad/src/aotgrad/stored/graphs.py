@@ -39,9 +39,9 @@ Body: TypeAlias = dict[str, Any]
 _OF_TRACING = frozenset(
     {"source", "stack_trace", "nn_module_stack", "location", "roles", "copied before it is overwritten"}
 )
-"""What nodes note that nobody reads once a graph is cut, but who tells of the user's line."""
+"""Notes of nodes that nobody reads once a graph is cut, but who tells of the user's line."""
 _OF_HISTORIES = frozenset({APART, HISTORY, REPEATS})
-"""What is read of the joint graph alone."""
+"""Notes that are read of the joint graph alone."""
 _OTHERS = frozenset({"aotgrad_functional"})
 """Operators that are made while a graph is traced."""
 

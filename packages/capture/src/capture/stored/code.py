@@ -147,7 +147,7 @@ def point_read(index: int, stack: Iterable[str], bound: Iterable[str], with_fina
 
 
 def called_written(parts: Parts) -> Data:
-    """How an error's writes and modes are taken back around the compiled graph."""
+    """The way in which an error's writes and modes are taken back around the compiled graph."""
     called, compiled = parts.called, parts.compiled
     promises = bool(getattr(compiled, "all_or_nothing", False))
     undone = modes = None

@@ -159,7 +159,7 @@ class DataWriter:
         return ["n", place]
 
     def learn(self, guards: Sequence[Guard], entered: Sequence[Entered]) -> None:
-        """What is known of objects that others are found by: to which a path leads, and classes."""
+        """The objects that others are found by: to which a path leads, and classes."""
         functions = [function for _, function in entered if function is not None]
         told = [function.__globals__.get(name) for function in functions for name in function.__code__.co_names]
         self.names.classes.update((each, None) for each in told if isinstance(each, type))
@@ -330,7 +330,7 @@ def location_read(data: Data) -> Location | None:
 
 
 def _default(obj: object) -> Data:
-    """What a ContextVar is where nobody has set it, by content; None of what has no such thing."""
+    """The default of a ContextVar, which it is where nobody has set it, by content; None of what has no such thing."""
     if type(obj) is not ContextVar:
         return None
     try:

@@ -50,7 +50,7 @@ def name_of(obj: object) -> Name | None:
 
 
 def _of_its_module(obj: object) -> Name | None:
-    """What a module of torch or the standard library has one of, of a class of its own: a sentinel."""
+    """A sentinel: the only object of its class, held by a module of torch or the standard library."""
     home = class_name(type(obj)).rpartition(".")[0]
     if home.partition(".")[0] not in _LIBRARIES or home not in sys.modules:
         return None

@@ -66,7 +66,7 @@ class Made:
     broke: BreakRecord | None
     breaks: bool
     changed: frozenset[Source]
-    """What it relies on and its own effects change."""
+    """The sources that it relies on and that its own effects change."""
     once: bool = False
     """It ran as it was recorded, and was not compiled: the call that it fits is CPython's, wherever it comes."""
 
@@ -158,7 +158,7 @@ def opened(data: bytes) -> dict[str, Data]:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a stored version says of itself."""
+    """A stored version in short: its function, and how much it holds."""
 
     function: Location
     operators: int

@@ -13,7 +13,7 @@ from capture.values.base import Tracer, Value, realize
 
 @dataclass(frozen=True)
 class _Unset:
-    """What stands for no value."""
+    """The object that stands for no value."""
 
 
 _UNSET = _Unset()

@@ -248,7 +248,7 @@ def run_the_frame(writer: Writer, by: Callable[..., object] = Outside) -> None:
 
 
 def left_to_cpython(code: CodeType) -> CodeType:
-    """What runs the original code by CPython, and nothing that it calls otherwise."""
+    """The code by which CPython runs the original itself; frames that it calls are treated as ever."""
     line, template = code.co_firstlineno, all_positional(code)
     emit = Emitter((line, line, None, None))
     emit.prologue()

@@ -53,7 +53,7 @@ def described(
 
 
 def of_compiled(compiled: Callable[..., Sequence[object]], artefacts: Artefacts) -> dict[str, Plain]:
-    """What stands for one compiled graph."""
+    """The entry of one compiled graph."""
     found = artefacts.of_graphs.get(compiled)
     if found is None or found.key is None:
         raise NotStored("it is not a compiled graph alone" if found is None else found.reason)

@@ -21,7 +21,7 @@ from compile_api.warm_start.store import FrameStore, cache
 
 @dataclass(frozen=True, slots=True)
 class KeptBackward:
-    """What aotgrad asks for compiled backward graphs, and tells of them."""
+    """The store that aotgrad asks for compiled backward graphs, and keeps them in."""
 
     store: FrameStore
     artefacts: Artefacts

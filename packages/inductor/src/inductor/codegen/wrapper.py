@@ -260,7 +260,8 @@ class _WrapperPrinter:
         if step.what == "bits":
             self.lines.line(f"{symbol} = bits_of({source})")
         elif step.dim is None:
-            # Kernels take 64 bits: what is more would be cut off.  The caller runs the program without this graph then.
+            # Kernels take 64 bits: what is more would be cut off.  Who has the graph runs it as it is then, and does
+            # not come here; what was loaded by its key has no graph.
             if step.symbol in self.program.inputs:
                 self.lines.line(f"if not -{WIDEST} <= {symbol} <= {WIDEST}:")
                 self.lines.line(f"    refuse_wide({symbol})")

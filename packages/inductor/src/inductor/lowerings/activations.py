@@ -235,7 +235,7 @@ def logit(ctx: Context, x: Tensor, eps: float | None = None) -> Tensor | Decline
 
 
 def _bounds(x: Tensor, eps: float | None) -> tuple[float, float]:
-    """What logits are taken of, from and to; torch's kernel for CPUs has them in the dtype of the tensor."""
+    """The ends between which logits are taken; torch's kernel for CPUs has them in the dtype of the tensor."""
     low, high = (0.0, 1.0) if eps is None else (eps, 1.0 - eps)
     return (representable(low, x.dtype), representable(high, x.dtype)) if _on_cpu(x) else (low, high)
 

@@ -160,7 +160,7 @@ def roll(ctx: Context, x: Tensor, shifts: Sequence[object], dims: Sequence[int] 
 
 
 def _is_returned_with_holes(ctx: Context, x: Tensor) -> bool:
-    """Whether a copy of the memory around a window is returned: eager's result lies as the window, holes included.
+    """True if a copy of the memory around a window is returned: eager's result lies as the window, holes included.
 
     What was computed has nothing in its holes: the result gets them with its memory.
     """
