@@ -1,4 +1,4 @@
-"""Gradients where formulas part (NaN, infinities, zeros, ends): eager's kind of number, and its sign.
+"""Gradients and values where formulas part (NaN, infinities, zeros, ends): eager's kind of number, and its sign.
 
 The numbers fill whole vectors: behind the last of them eager's own kernels give other gradients to NaN.
 """
@@ -50,3 +50,17 @@ def test_gradients_of_odd_numbers(name, dtype):
         assert torch.equal(kinds(ours), kinds(eagers))
         near = torch.isclose(ours, eagers, rtol=1e-5, equal_nan=True)
         assert near.all()
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_samples_at_odd_places(mode, padding):
+    image = torch.randn(2, 3, 4, 5)
+    places = torch.rand(2, 3, 7, 2) * 3 - 1.5
+    places.view(-1)[::3] = torch.tensor([math.nan, math.inf, -math.inf, 1e30, -1e30, 1.0, -1.0] * 4)
+
+    def program(image, places):
+        return F.grid_sample(image, places, mode, padding, align_corners=False) * 2
+
+    found, expected = compile_api.compile(program)(image, places), program(image, places)
+    assert torch.isclose(found, expected, rtol=1e-4, atol=1e-5, equal_nan=True).all()
