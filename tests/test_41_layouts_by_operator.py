@@ -108,6 +108,39 @@ def test_of_gradients(order, layout, backend):
     assert {name: each.stride() for name, each in made.items()} == expected
 
 
+OF_A_COUNT = {
+    "time first": lambda count: (torch.rand(2, count, 4) + 0.1).transpose(0, 1),
+    "channels last": lambda count: (torch.rand(count, 4, 4, 6) + 0.1).to(memory_format=torch.channels_last),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("layout", OF_A_COUNT)
+@pytest.mark.parametrize("arriving", ["contiguous", "expanded"])
+def test_of_gradients_of_sizes_that_vary(arriving, layout, backend):
+    def given(count):
+        x = OF_A_COUNT[layout](count)
+        return x, x.contiguous() + 1 if arriving == "contiguous" else torch.ones(()).expand(x.shape)
+
+    names = [name for name, each in DERIVED.items() if lies(each, *given(3)) is not None]
+    assert len(names) > 80
+
+    def program(*given):
+        made = {name: gradient(DERIVED[name], *given) for name in names}
+        return made, {name: each.stride() for name, each in made.items()}
+
+    compiled = compile_api.compile(program, backend=backend)
+    for count in (3, 5, 7):
+        expected = {name: lies(DERIVED[name], *given(count)) for name in names}
+        made, told = compiled(*given(count))
+        found = {name: each.stride() for name, each in made.items()}
+        others = [name for name in names if not told[name] == found[name] == expected[name]]
+        assert others == ([] if count == 3 or arriving == "expanded" else MADE_OF_OTHERS)
+
+
+MADE_OF_OTHERS = ["nn.functional.softshrink", "nn.functional.hardshrink"]
+"""Operators that torch makes of others before they get a gradient, where sizes vary: it lies as that of `where`."""
+
 HALVES = {
     "layers": lambda x, weight: torch.native_layer_norm(x, x.shape[-1:], weight, weight, 1e-5),
     "groups": lambda x, weight: torch.native_group_norm(x, weight, weight, 2, 4, 4, 2, 1e-5),

@@ -182,19 +182,19 @@ def _contiguous_on_cpus(result: torch.Tensor, *_: object) -> torch.Tensor:
 
 
 def _contiguous(result: torch.Tensor, *_: object) -> torch.Tensor:
-    return _laid_out_as(result, torch.contiguous_format) if has_known_layout(result) else result
+    return _laid_out_as(result, torch.contiguous_format)
 
 
 def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
     """The result lies as the operand, without its gaps; torch 2.11 says contiguous of some, and all of others."""
-    return torch.empty_like(x, dtype=result.dtype) if has_known_layout(x) else result
+    return torch.empty_like(x, dtype=result.dtype)
 
 
 def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torch.Tensor:
     """The result lies as a product of the operands, element by element; torch's rules in Python spread the operands out
     first."""
     operands = [each for each in (x, y) if isinstance(each, torch.Tensor)]
-    if len(operands) < 2 or not all(map(has_known_layout, operands)) or all(each.is_contiguous() for each in operands):
+    if len(operands) < 2 or all(has_known_layout(each) and each.is_contiguous() for each in operands):
         return result
     return torch.empty_like(torch.mul(x, y), dtype=result.dtype)
 
@@ -241,10 +241,18 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     ),
     **dict.fromkeys((aten.normal.Tensor_Tensor, aten.normal.float_Tensor), _contiguous_on_cpus),
     aten.native_dropout_backward.default: _as_products_on_cpus,
-    **dict.fromkeys((aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar), _contiguous),
+    **dict.fromkeys(
+        (aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar, aten.glu_backward.default), _contiguous
+    ),
     aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
     aten.rrelu_with_noise_backward.default: _as_noise,
-    **dict.fromkeys((aten.zero.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _as_it_lies),
+    **dict.fromkeys(
+        (
+            *(aten.zero.default, aten.log_sigmoid_backward.default),
+            *(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor),
+        ),
+        _as_it_lies,
+    ),
     aten.slice_scatter.default: _with_gaps,
     **dict.fromkeys(
         (

@@ -25,7 +25,7 @@ def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torc
     Kernels go element by element; torch's rules in Python spread the operands out first.
     """
     operands = [each for each in (x, y) if isinstance(each, torch.Tensor)]
-    if len(operands) < 2 or not all(map(_known, operands)) or all(each.is_contiguous() for each in operands):
+    if len(operands) < 2 or all(_known(each) and each.is_contiguous() for each in operands):
         return result
     return torch.empty_like(torch.mul(x, y), dtype=result.dtype)
 
@@ -39,7 +39,7 @@ def _gradient_of_elu(result: torch.Tensor, grad: torch.Tensor, *rest: object) ->
 
 
 def _contiguous(result: torch.Tensor, *_: object) -> torch.Tensor:
-    return torch.empty_like(result, memory_format=torch.contiguous_format) if _known(result) else result
+    return torch.empty_like(result, memory_format=torch.contiguous_format)
 
 
 def _contiguous_on_cpus(result: torch.Tensor, *_: object) -> torch.Tensor:
@@ -99,7 +99,7 @@ def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: object, noise: torch.
 
 def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
     """Laid out as the operand, without its gaps; torch's rule in Python says contiguous."""
-    return torch.empty_like(x, dtype=result.dtype) if _known(x) else result
+    return torch.empty_like(x, dtype=result.dtype)
 
 
 def _rolled(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[object], dims: Sequence[int] = ()) -> torch.Tensor:
@@ -156,10 +156,13 @@ _CORRECTIONS: dict[object, Callable[..., object]] = {
         _as_products,
     ),
     aten.elu_backward.default: _gradient_of_elu,
-    aten.index_fill.int_Scalar: _as_it_lies,
-    aten.index_fill.int_Tensor: _as_it_lies,
+    **dict.fromkeys(
+        (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor, aten.log_sigmoid_backward.default), _as_it_lies
+    ),
     **dict.fromkeys((aten.normal.Tensor_Tensor, aten.normal.float_Tensor), _contiguous_on_cpus),
-    **dict.fromkeys((aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar), _contiguous),
+    **dict.fromkeys(
+        (aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar, aten.glu_backward.default), _contiguous
+    ),
     aten.roll.default: _rolled,
     aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
     aten.rrelu_with_noise.default: _contiguous,
