@@ -180,4 +180,5 @@ LOOKERS: tuple[tuple[Any, Callable[[Walk, Any, str], None]], ...] = (
     ((list, tuple, collections.deque), _sequence),
     (BaseException, _exception),
     ((type, types.FunctionType, types.BuiltinFunctionType, types.MethodType), _function),
+    (types.ModuleType, lambda walk, value, where: walk.note(where, "module", value.__name__)),  # it is no program's
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -77,11 +79,26 @@ def compiler(backend: str, log: capture.Log | None = None) -> Compiler:
 
 
 def judge(text: str, backend: str) -> Verdict:
-    """The verdict on a text, run in eager and compiled by a backend."""
+    """The verdict on a text, run in eager and compiled by a backend, beside a thread that waits: more is asked before
+    effects are written where there are others."""
     capture.reset()
     # Graphs are counted where capture alone is searched.
     log = capture.Log() if backend == "eager" else None
-    return compared(text, compiler(backend, log), log, partial(watching, backend))
+    with beside_a_thread():
+        return compared(text, compiler(backend, log), log, partial(watching, backend))
+
+
+@contextlib.contextmanager
+def beside_a_thread() -> Iterator[None]:
+    """Has another thread wait meanwhile."""
+    done = threading.Event()
+    waiting = threading.Thread(target=done.wait, daemon=True)
+    waiting.start()
+    try:
+        yield
+    finally:
+        done.set()
+        waiting.join()
 
 
 def compared(

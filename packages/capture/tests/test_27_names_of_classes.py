@@ -1,5 +1,7 @@
-"""What a class is called, and whether a module has a name, may change between calls."""
+"""Names of classes, members that classes and modules have not, and ways to copy may change between calls."""
 
+import copy
+import copyreg
 import enum
 import inspect
 import types
@@ -31,6 +33,57 @@ def test_a_class_may_be_renamed(reader, what):
     for name in ("First", "Second", "Third"):
         setattr(cls, what, name)
         assert captured(x, cls, obj)[1] == READERS[reader](x, cls, obj)[1]
+
+
+def read(x):
+    try:
+        return x.lately
+    except AttributeError:
+        return "nothing"
+
+
+ASKERS = {
+    "hasattr": lambda x: (x + 1, hasattr(x, "lately")),
+    "hasattr of a result": lambda x: (x + 1, hasattr(x * 2, "lately")),
+    "getattr": lambda x: (x + 1, getattr(x, "lately", "nothing")),
+    "try": lambda x: (x + 1, read(x)),
+    "of the class": lambda x: (x + 1, hasattr(type(x), "lately")),
+    "of the base": lambda x: (x + 1, hasattr(torch.Tensor, "lately")),
+}
+
+
+@pytest.mark.parametrize("cls", [torch.Tensor, torch.nn.Parameter])
+@pytest.mark.parametrize("asker", ASKERS)
+def test_a_tensor_may_get_a_member(asker, cls, monkeypatch):
+    x = torch.nn.Parameter(torch.ones(2))
+    captured = capture.optimize(lambda gm, inputs: gm.forward)(ASKERS[asker])
+    assert captured(x)[1:] == ASKERS[asker](x)[1:]
+    monkeypatch.setattr(cls, "lately", 1, raising=False)
+    assert captured(x)[1:] == ASKERS[asker](x)[1:]
+
+
+class Copied:
+    def __init__(self):
+        self.size = 1
+
+
+def larger(size):
+    made = Copied()
+    made.size = size + 1
+    return made
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy])
+def test_a_way_to_copy_may_be_registered(how, monkeypatch):
+    def program(x, each):
+        return x + 1, how(each).size
+
+    captured = capture.optimize(lambda gm, inputs: gm.forward)(program)
+    assert captured(torch.ones(2), Copied())[1] == 1
+    monkeypatch.setitem(copyreg.dispatch_table, Copied, lambda each: (larger, (each.size,)))
+    assert captured(torch.ones(2), Copied())[1] == 2
+    monkeypatch.undo()
+    assert captured(torch.ones(2), Copied())[1] == 1
 
 
 @pytest.mark.parametrize("module", [torch, torch.nn.functional, types.ModuleType("made")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -206,6 +207,50 @@ def test_random_numbers_are_drawn_once() -> None:
     found = [compiled(torch.ones(2), held), torch.rand(2)]
     torch.manual_seed(0)
     assert torch.equal(torch.stack(found), torch.stack([1 + torch.rand(2), torch.rand(2)]))
+
+
+CHANGES: dict[str, Callable[[torch.Tensor], object]] = {
+    "detached": lambda w: w.detach_(),
+    "frozen": lambda w: w.requires_grad_(False),
+    "transposed": lambda w: w.detach_().t_(),
+    "another size": lambda w: w.detach_().resize_(1, 2),
+    "other data": lambda w: setattr(w, "data", torch.ones(3, 3)),
+    "a view of another": lambda w: w.detach_().set_(torch.ones(4)),
+    "written": lambda w: w.detach_().mul_(2),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_graph_that_changes_what_a_tensor_is_runs_once(name: str) -> None:
+    def program(w: torch.Tensor, held: list[Any]) -> Any:
+        held[0].square().sum().backward()  # which needs its gradient
+        CHANGES[name](held[0])
+        held.append(1)
+        return held[0].sum()
+
+    def run(function: Callable[..., Any]) -> Any:
+        w = torch.tensor([[0.0, 1.0], [2.0, 3.0]], requires_grad=True)
+        result, grad = function(w, held := [w]), w.grad
+        assert grad is not None
+        return result.item(), grad.tolist(), w.shape, w.stride(), w.requires_grad, len(held)
+
+    for _ in range(3):
+        assert run(capture.optimize(lambda graph, _: graph.forward)(program)) == run(program)
+
+
+def test_an_error_behind_a_change_of_what_a_tensor_is() -> None:
+    def program(w: torch.Tensor, index: torch.Tensor, seen: list[Any]) -> Any:
+        w.square().sum().backward()
+        w.detach_()
+        seen.append(1)
+        return w[index]
+
+    compiled = capture.optimize(lambda graph, _: graph.forward)(program)
+    for index in (0, 5, 1):
+        w, seen = torch.ones(2, requires_grad=True), []  # type: ignore[var-annotated]
+        with pytest.raises(IndexError) if index == 5 else contextlib.nullcontext():
+            compiled(w, torch.tensor([index]), seen)
+        assert (seen, w.requires_grad, w.grad.tolist()) == ([1], False, [2, 2])  # type: ignore[union-attr]
 
 
 def test_a_change_beside_a_graph_that_writes_is_told() -> None:

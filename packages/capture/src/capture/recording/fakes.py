@@ -137,6 +137,17 @@ class Arrived:
             self._layout = fake.size(), fake.stride(), fake.storage_offset()
             self._memory = _memory_of(fake)
 
+    def changes_gradients(self, fake: torch.Tensor) -> bool:
+        """True if it wants gradients otherwise than when it came, or has been detached."""
+        return self._gradients != _gradients_of(fake)
+
+    def changes_layout(self, fake: torch.Tensor) -> bool:
+        """True if it lies otherwise than when it came, or elsewhere."""
+        if self._layout is None:
+            return False
+        layout = fake.size(), fake.stride(), fake.storage_offset()
+        return _memory_of(fake) != self._memory or str(layout) != str(self._layout)
+
     def again(self, fake: torch.Tensor, fakes: Fakes) -> torch.Tensor:
         """The fake as it came: itself, if nothing but its data was changed."""
         same = self._gradients == _gradients_of(fake)

@@ -273,12 +273,16 @@ class GraphRecorder:
         return any(node.target not in _STATE_SWITCHES and not _is_number(node.meta["val"]) for node in operations)
 
     def changes_an_input(self) -> bool:
-        """True if an input is changed, also through a view or ``.data``, or where that cannot be told.
+        """True if an input is changed, also through a view or ``.data``, or where that cannot be told; or what it is
+        for autograd, or how it lies.
 
         A write through ``.data`` is counted apart from the tensor's; tensors made in inference mode count none.
         """
         tensors = [value for node in self.inputs.values() if isinstance(value := node.meta["val"], torch.Tensor)]
         memory = set(map(memory_of, tensors))
+        for node, came in self._came.items():
+            if self.gradients_changed(node) or came.changes_layout(node.meta["val"]):
+                return True
         return any(tensor.is_inference() for tensor in tensors) or any(
             _updates_statistics(node) or (_is_changed(node) and memory_of(node.meta["val"]) in memory)
             for node in self.nodes
@@ -291,6 +295,10 @@ class GraphRecorder:
     def history_changed(self, node: fx.Node) -> bool:
         """True if an operation that autograd follows was done to an input in place."""
         return bool(node.meta["history"][1] is not node.meta["val"].grad_fn)
+
+    def gradients_changed(self, node: fx.Node) -> bool:
+        """True if an input was detached, or told to want gradients or none."""
+        return node in self._came and self._came[node].changes_gradients(node.meta["val"])
 
     def changed_memory(self) -> set[int | None]:
         """The memory of tensors that operations changed, or may have changed where that is not counted."""

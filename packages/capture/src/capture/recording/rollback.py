@@ -4,7 +4,8 @@ A backend that changes nothing before all that may raise is done says so: what i
 If that may have an ``is_final``, a function of an error that says of it that something was written before it came.
 Any other may run the graph as it is written, operator by operator.  Inputs that are written before the last operator
 that may raise, or of which that is not certain, are then copied ahead of each call; of the others, which are those that
-optimizers and counters write at the end, a count of changes tells whether they were written.
+optimizers and counters write at the end, a count of changes tells whether they were written.  Leaves that the graph
+detaches, or tells to want gradients, are told the contrary.
 Must not know how a frame starts over.
 """
 
@@ -29,23 +30,33 @@ class CannotTakeBack(Exception):
 class Undoing:
     """The compiled graph, all or nothing: an error leaves its inputs as they were, or is ``final``."""
 
-    def __init__(self, compiled: Callable[..., object], copied: Sequence[int], watched: Sequence[int]) -> None:
+    def __init__(
+        self,
+        compiled: Callable[..., object],
+        copied: Sequence[int],
+        watched: Sequence[int],
+        switched: Sequence[int],
+    ) -> None:
+        """``switched``: inputs that want gradients from here on, or none any more."""
         self.compiled = compiled
         self.copied = copied
         self.watched = watched
+        self.switched = switched
         self._final: dict[int, BaseException] = {}
 
     def __call__(self, *args: object) -> object:
         kept = [_Kept(args[place]) for place in self.copied]
         before = [version_of(args[place]) for place in self.watched]
+        wanted = [_Wanted(args[place]) for place in self.switched]
         try:
             return self.compiled(*args)
         except Exception as error:
-            if before == [version_of(args[place]) for place in self.watched]:
-                for each in kept:
-                    each.put_back()
-            else:
+            written = before != [version_of(args[place]) for place in self.watched]
+            if written or any(each.is_lost() for each in wanted):
                 self._final[id(error)] = error
+                raise
+            for each in (*kept, *wanted):
+                each.put_back()
             raise
 
     def is_final(self, error: BaseException) -> bool:
@@ -78,6 +89,24 @@ class _Kept:
             unsafe_set_version_counter((tensor,), (self.version,))
 
 
+class _Wanted:
+    """What a tensor was for autograd."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.step = tensor.grad_fn
+        self.requires_grad = tensor.requires_grad
+
+    def is_lost(self) -> bool:
+        """True if it had a history, and has not got it any more."""
+        return self.step is not None and self.tensor.grad_fn is not self.step
+
+    def put_back(self) -> None:
+        """Has a leaf want gradients as it did."""
+        if self.tensor.is_leaf and self.tensor.requires_grad != self.requires_grad:
+            self.tensor.requires_grad_(self.requires_grad)
+
+
 def undoing(
     graph: GraphRecorder, inputs: Sequence[torch.fx.Node], compiled: Callable[..., object], *, may_end_earlier: bool
 ) -> Callable[..., object]:
@@ -87,9 +116,12 @@ def undoing(
     journal = graph.mode.journal
     copied: list[int] = []
     watched: list[int] = []
+    switched: list[int] = []
     for place, node in enumerate(inputs):
         example = node.meta.get("val")
         memory = memory_of(example) if isinstance(example, torch.Tensor) else None
+        if graph.gradients_changed(node):
+            switched.append(place)
         if memory is None or memory not in journal.written:
             continue
         # Contents can be copied back, a history cannot: only one that detaching undoes.
@@ -104,7 +136,7 @@ def undoing(
             raise CannotTakeBack(journal.raising_after[memory])
         else:
             watched.append(place)
-    return Undoing(compiled, copied, watched) if copied or watched else compiled
+    return Undoing(compiled, copied, watched, switched) if copied or watched or switched else compiled
 
 
 def _is_forgotten_by_detaching(graph: GraphRecorder, node: torch.fx.Node) -> bool:

@@ -302,12 +302,24 @@ def may_be_replaced(ctx: Tracer, source: Source, obj: object) -> bool:
 
 
 def rely_on_no_member(ctx: Tracer, classes: Iterable[type], name: str) -> None:
-    """A later call may find such a member in one of these classes, where they are the program's."""
+    """A later call may find such a member in one of these classes: in the program's, and in a library's where the
+    program asks, which may then give it one."""
+    asked_by_program = not ctx.in_library()
     for cls in classes:
-        if not is_fixed(cls):
+        if not is_fixed(cls) or (asked_by_program and takes_members(cls)):
             source = ctx.literal(cls).source
             assert source is not None
             ctx.guard(KeySource(DictSource(source), name), "absent")
+
+
+def takes_members(cls: type) -> bool:
+    """True if a member can be put on the class: it is none of C's."""
+    flags = cls.__flags__
+    return bool(flags & _OF_A_STATEMENT) and not flags & _IMMUTABLE
+
+
+_OF_A_STATEMENT, _IMMUTABLE = 1 << 9, 1 << 8
+"""Flags of types in CPython: made while the program runs, and closed to assignments."""
 
 
 def realize(ctx: Tracer, value: Value) -> Value:

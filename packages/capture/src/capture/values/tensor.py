@@ -18,7 +18,7 @@ from torch import fx
 from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource, Source
 from capture.reasons import Kind
 from capture.values.autograd_leaves import has_known_history, is_leaf
-from capture.values.base import Tracer, Value, realize, trusted, type_name
+from capture.values.base import Tracer, Value, realize, rely_on_no_member, trusted, type_name
 from capture.values.bound_methods import BOUND, attribute_of_bound
 from capture.values.constant import NONE, ConstantValue, boolean, is_none
 from capture.values.sequence import TupleValue
@@ -151,6 +151,7 @@ class TensorValue(Value):
             if name in held:
                 return ctx.wrap(held[name], AttrSource(self.source, name))
             ctx.guard(KeySource(DictSource(self.source), name), "absent")
+        rely_on_no_member(ctx, self.cls.__mro__, name)
         return ctx.throw(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 from types import FunctionType
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
+from capture.guards.sources import ConstSource, ObjectKeySource
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, held_by, realize, settled
 from capture.values.classes import ClassValue, PythonModuleValue
@@ -113,6 +115,7 @@ def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | Non
     # Copying it may run code, of the class or of C, that no value tells of.
     if isinstance(value, ModuleValue) or not plain or own:
         return ctx.stop(Kind.COPY, f"{value.describe()} is copied")
+    _rely_on_no_reducer(ctx, value)
     made = UserObject(value.cls)
     made.class_source = ctx.literal(value.cls).source
     if known is not None:
@@ -122,6 +125,16 @@ def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | Non
     # No ``__init__`` runs: copying goes around it.
     made.overlay = {name: item(held) for name, (_, held) in attributes.entries.items()}
     return made
+
+
+def _rely_on_no_reducer(ctx: Tracer, value: UserObject) -> None:
+    """Programs register functions of their own with `copyreg`, which copying asks before the class."""
+    if value.cls in copyreg.dispatch_table:
+        ctx.stop(Kind.COPY, f"{value.describe()} is copied, by a function that is registered with `copyreg`")
+    ctx.guard(ObjectKeySource(_REDUCERS, value.cls), "absent")
+
+
+_REDUCERS = ConstSource(copyreg.dispatch_table, "copyreg.dispatch_table")
 
 
 def _is_own(cls: type, name: str) -> bool:
