@@ -220,6 +220,15 @@ def test_an_operand_that_the_text_of_a_graph_cannot_say(function, x):
         assert torch.equal(following, x + 1), operand
 
 
+@pytest.mark.parametrize("number", [-1j, complex(-0.0, 1), complex(0, -0.0), complex("inf"), complex(1, float("-inf"))])
+def test_a_complex_number_keeps_the_signs_of_its_zeros(number, x):
+    def program(a):
+        return a * number, torch.add(a, a, alpha=number.imag), torch.tensor([number, 1])
+
+    found, expected = (f(x) for f in (capture.optimize("eager", nopython=True)(program), program))
+    assert str(found) == str(expected)
+
+
 def test_a_tensor_as_a_plain_tensor(x):
     def play(a):
         plain = a.as_subclass(torch.Tensor)

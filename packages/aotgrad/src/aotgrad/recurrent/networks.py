@@ -174,7 +174,8 @@ def _by_steps(layer: Layer, input: Tensor) -> tuple[Tensor, ...]:
         states, cell = _Steps.apply(*given)
     else:
         states, cell, _ = torch.ops.aotgrad.steps.default(*given, False)
-    last = states[:1] if layer.reverse else states[-1:]
+    # In memory of its own, as eager's: programs write to the state, when a sequence ends, and keep it.
+    last = (states[:1] if layer.reverse else states[-1:]).clone()
     return (states, last) if layer.cell is None else (states, last, cell.unsqueeze(0))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import cmath
 import contextlib
 import enum
+import math
 import operator
 import sys
 from collections import deque
@@ -384,13 +384,11 @@ class _Operands:
 
 
 _SAID = (bool, int, float, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
-_SAID_TOO = (torch.memory_format, enum.Enum, range, torch.Size)
+_SAID_TOO = (torch.memory_format, enum.Enum, range, torch.Size, complex)
 
 
 def _has_text(constant: object) -> bool:
     """True if FX writes it as an expression that gives it again."""
-    if isinstance(constant, complex):
-        return cmath.isfinite(constant)
     if isinstance(constant, (tuple, list)):
         return all(map(_has_text, constant))
     return isinstance(constant, (*_SAID, *_SAID_TOO, OpOverload))
@@ -400,9 +398,24 @@ def _spelled(constant: object) -> object:
     """A constant in plain words: numpy's floats are floats, and several flags at once, or none, are a number."""
     if isinstance(constant, float):
         return float(constant)
+    if isinstance(constant, complex):
+        return _Complex(constant)
     if isinstance(constant, enum.IntFlag) and constant.name not in type(constant).__members__:
         return int.__int__(constant)
     return constant
+
+
+class _Complex(complex):
+    """A complex constant whose text gives it again: that of a plain one loses signs of zeros, and what is not finite."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"complex({_text_of(self.real)}, {_text_of(self.imag)})"
+
+
+def _text_of(number: float) -> str:
+    return repr(number) if math.isfinite(number) else f"float('{number}')"
 
 
 # What Python's whole numbers and symbols for them both compute, without error.
