@@ -407,6 +407,34 @@ def test_reasons_have_a_kind_and_not_its_text():
     assert [(name, text) for name, tree in modules().items() for text in kinds_as_texts(tree)] == []
 
 
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def broad_without_a_reason(text):
+    """Lines of handlers that take every exception, and do not say why: on their line, before it, or below it."""
+    lines = ["", *text.splitlines(), ""]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ExceptHandler):
+            said = re.sub(r"# noqa: [A-Z0-9, ]+$", "", lines[node.lineno])
+            around = [lines[line].lstrip()[:1] for line in (node.lineno - 1, node.lineno + 1)]
+            taken = "BaseException" if node.type is None else ast.unparse(node.type)
+            if re.search(r"\b(Base)?Exception\b", taken) and "#" not in {*said, *around}:
+                yield node.lineno
+
+
+@pytest.mark.parametrize("kind", ["Exception", "BaseException as error", "(ValueError, Exception)", ""])
+def test_a_handler_of_every_exception_is_seen(kind):
+    planted = f"try:\n    f()\nexcept {kind}:  # noqa: BLE001\n    pass\n".replace("except :", "except:")
+    assert list(broad_without_a_reason(planted)) == [3]
+    assert not list(broad_without_a_reason(planted.replace("BLE001", "BLE001 - whatever it is")))
+    assert not list(broad_without_a_reason(planted.replace("    pass", "    # whatever it is\n    pass")))
+
+
+def test_whoever_takes_every_exception_says_why():
+    sources = {path: path.read_text() for path in ROOT.glob("packages/*/src/**/*.py")}
+    assert {str(path): found for path, text in sources.items() if (found := [*broad_without_a_reason(text)])} == {}
+
+
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 QUESTIONS = (ROOT / "CONTRIBUTING.md").read_text()

@@ -40,7 +40,7 @@ class Undoing:
         before = [version_of(args[place]) for place in self.watched]
         try:
             return self.compiled(*args)
-        except Exception as error:
+        except Exception as error:  # from whatever operator of the graph
             if before == [version_of(args[place]) for place in self.watched]:
                 for each in kept:
                     each.put_back()
