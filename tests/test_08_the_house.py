@@ -458,6 +458,21 @@ def test_there_are_ten_questions():
     assert len(ANSWERS) == 10
 
 
+# -- tests ------------------------------------------------------------------------------------------------------------
+
+
+def twice(names):
+    """Numbers that more than one of these files has."""
+    numbers = Counter(re.findall(r"^test_(\d\d)_", "\n".join(names), re.MULTILINE))
+    return {number for number, count in numbers.items() if count > 1}
+
+
+@pytest.mark.parametrize("folder", ["tests", "packages/aotgrad/tests"])
+def test_a_tour_has_one_place_for_each_number(folder):
+    assert twice(["test_01_a.py", "test_02_b.py", "test_02_c.py"]) == {"02"}
+    assert not twice(path.name for path in (ROOT / folder).glob("test_*.py"))
+
+
 # -- releases, long runs, merges --------------------------------------------------------------------------------------
 
 
