@@ -4,10 +4,12 @@ import ast
 import functools
 import graphlib
 import importlib.util
+import io
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 from collections import Counter
 from pathlib import Path
 
@@ -458,6 +460,32 @@ def test_there_are_ten_questions():
     assert len(ANSWERS) == 10
 
 
+# -- what is said of the code -----------------------------------------------------------------------------------------
+
+
+def said_and_lines(text):
+    """Lines of comments and docstrings, and all lines but those of tables: what a module assigns at its top."""
+    tree = ast.parse(text)
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and is_text(node.value)]
+    tables = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    said, held = (
+        {line for node in nodes for line in range(node.lineno, node.end_lineno + 1)} for nodes in (texts, tables)
+    )
+    written = {number for number, line in enumerate(text.splitlines(), 1) if line.strip()}
+    return len(said | comments), len(written - (held - comments))
+
+
+@pytest.mark.parametrize("folder", ["packages/*/src", "search", "corpus", "benchmarks"])
+def test_a_seventh_of_what_is_written_says_why(folder):
+    assert said_and_lines('"""A."""\nX = [\n 1]\n\ndef f():\n    # why\n    return 1') == (2, 4)
+    for place in ROOT.glob(folder):
+        counts = [said_and_lines(path.read_text()) for path in place.rglob("*.py")]
+        said, written = map(sum, zip(*counts, strict=True))
+        assert 0.15 <= said / written <= 0.25, f"{place}: {said} of {written} lines"
+
+
 # -- tests ------------------------------------------------------------------------------------------------------------
 
 
@@ -473,23 +501,7 @@ def test_a_tour_has_one_place_for_each_number(folder):
     assert not twice(path.name for path in (ROOT / folder).glob("test_*.py"))
 
 
-# -- releases, long runs, merges --------------------------------------------------------------------------------------
-
-
-def release_check(*arguments):
-    command = [sys.executable, ROOT / "tests/tools/release.py", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_versions_changelogs_and_ranges_agree():
-    checked = release_check()
-    assert checked.returncode == 0, checked.stdout
-
-
-def test_a_release_without_its_wheels_is_refused(tmp_path):
-    checked = release_check(tmp_path)
-    assert "capture: no wheel compile_api_capture-" in checked.stdout
-    assert checked.returncode == 1
+# -- runs of the tests ------------------------------------------------------------------------------------------------
 
 
 def test_a_long_run_tells_how_far_it_is(tmp_path):
@@ -499,18 +511,3 @@ def test_a_long_run_tells_how_far_it_is(tmp_path):
     (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
     assert "1 tests done, 0 failed" in subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-
-def test_no_file_holds_what_a_merge_left_behind():
-    """Wherever one stands: a document is not compiled, so nothing else would say so."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode:  # a source archive: git is not here to say which files are ours
-        names = [str(path) for path in ROOT.rglob("*.md")]
-    else:
-        names = [name for name in listed.stdout.split("\0") if name]
-    marker = re.compile(rb"^(<{7} |>{7} |\|{7} |={7}$)", re.MULTILINE)
-    assert names
-    for path in (ROOT / name for name in names):
-        if path.is_file():
-            found = marker.search(path.read_bytes())
-            assert found is None, f"{path} holds {found[0]!r} of a merge"
