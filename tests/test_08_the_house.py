@@ -495,7 +495,7 @@ def twice(names):
     return {number for number, count in numbers.items() if count > 1}
 
 
-@pytest.mark.parametrize("folder", ["tests", "packages/aotgrad/tests"])
+@pytest.mark.parametrize("folder", ["tests", "packages/aotgrad/tests", "packages/capture/tests"])
 def test_a_tour_has_one_place_for_each_number(folder):
     assert twice(["test_01_a.py", "test_02_b.py", "test_02_c.py"]) == {"02"}
     assert not twice(path.name for path in (ROOT / folder).glob("test_*.py"))
@@ -504,10 +504,65 @@ def test_a_tour_has_one_place_for_each_number(folder):
 # -- runs of the tests ------------------------------------------------------------------------------------------------
 
 
-def test_a_long_run_tells_how_far_it_is(tmp_path):
-    (tmp_path / "conftest.py").write_text(
-        (ROOT / "conftest.py").read_text().replace("seconds: float = 30.0", "seconds: float = 0")
-    )
-    (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
-    assert "1 tests done, 0 failed" in subprocess.run(command, capture_output=True, text=True, check=False).stdout
+CAPTURING = """
+import importlib, sys
+import pytest, torch, capture
+
+def captured(function):
+    return capture.optimize(lambda gm, inputs: gm.forward)(function)
+
+def idle(x):
+    return x
+
+def adding(x):
+    return x + 1
+
+def test_graph():
+    assert captured(adding)(torch.ones(2))[0] == 2
+
+def test_nothing():
+    assert captured(idle)(1) == 1
+
+def test_nothing_and_looked():
+    capture.LOG.clear()
+    assert captured(idle)(1) == 1
+    assert not [each for each in capture.records() if isinstance(each, capture.GraphRecord)]
+
+@pytest.mark.without_graphs("it computes nothing")
+def test_said():
+    assert captured(idle)(1) == 1
+
+@pytest.mark.without_graphs("untrue")
+def test_said_untruly():
+    assert captured(adding)(torch.ones(2))[0] == 2
+
+@pytest.mark.parametrize("function", [idle, adding])
+@pytest.mark.without_graphs("it computes nothing", cases=["idle"])
+def test_said_of_a_case(function):
+    captured(function)(torch.ones(2))
+
+def test_in_its_place(monkeypatch):
+    translate = capture.entry.hook.translate
+    monkeypatch.setattr("capture.entry.hook.translate", lambda *args: translate(*args))
+    assert captured(idle)(1) == 1
+
+def test_module_run_anew():
+    importlib.reload(capture.log)
+    importlib.reload(capture.entry.hook)
+
+def test_nothing_after_it():
+    test_nothing()
+
+def test_graph_after_it():
+    test_graph()
+"""
+
+
+def test_who_evaluates_frames_and_captures_nothing_is_told(tmp_path):
+    """Captured or looked at, or said; and so it is after a test that replaced or ran anew what counts frames."""
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    (tmp_path / "test_one.py").write_text(CAPTURING)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", tmp_path]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    failed = set(re.findall(r"^FAILED \S*::(\w+)", said, re.MULTILINE))
+    assert failed == {"test_nothing", "test_said_untruly", "test_in_its_place", "test_nothing_after_it"}, said
