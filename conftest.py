@@ -6,6 +6,7 @@ import functools
 import gc
 import importlib.util
 import os
+import random
 import signal
 import sys
 import time
@@ -163,6 +164,29 @@ class Captured:
 def pytest_addoption(parser: pytest.Parser) -> None:
     said = "what capture does by default with calls of modules that are equal but for the module"
     parser.addoption("--equal-calls", choices=("off", "on", "verify"), help=said)
+    said = "of a test with more cases than this run so many, others in every run; those of torch's insides all"
+    parser.addoption("--draw", type=int, metavar="CASES", help=said)
+
+
+def _draw_seed() -> str:
+    """Another one for each run, and the same one in all of its processes, which have to agree on what there is."""
+    return os.environ.get("DRAW_SEED") or os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(time.time_ns())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draws of each sweep a few cases, where all of them run elsewhere: ``--draw``."""
+    most = config.getoption("draw")
+    if most is None:
+        return
+    sweeps: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not item.path.name.endswith(("_insides.py", "_versions.py")):  # each case is about this release of torch
+            sweeps.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    draw, left = random.Random(_draw_seed()), set[pytest.Item]()
+    for cases in sweeps.values():
+        left.update(draw.sample(cases, max(0, len(cases) - most)))
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
 
 
 def _take_equal_calls_for(choice: str) -> None:

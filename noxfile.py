@@ -156,7 +156,7 @@ def tests(session: nox.Session, torch: str, device: str) -> None:
 @nox.session(python=HOME_PYTHON)
 def newest(session: nox.Session) -> None:
     """The newest torch: the demo, what a new user tries, what the packages do together, and of each the tests that meet
-    torch's insides first."""
+    torch's insides first; of sweeps a few cases, all of them with `-- tests packages`."""
     found = sorted(str(path) for pattern in NEWEST_TESTS for path in ROOT.glob(pattern))
     install_torch(session, HOME_PYTHON, NEWEST_TORCH)
     session.install(*TEST_TOOLS)
@@ -166,7 +166,9 @@ def newest(session: nox.Session) -> None:
         session.run("python", "examples/demo.py")
         session.run("python", "-P", "tests/newcomer/walk.py")
         session.run("python", "-P", "tests/newcomer/engines.py")
-    session.run("python", "-m", "pytest", "-q", "-n", "2", *(session.posargs or found), env=KEEPING_BYTE_CODE)
+    # What is swept has been on the torch that the tests are written on: here a part, another one in each run.
+    chosen = session.posargs or [*found, "--draw", "16"]
+    session.run("python", "-m", "pytest", "-q", "-n", "2", *chosen, env=KEEPING_BYTE_CODE)
 
 
 @nox.session(python=HOME_PYTHON)
