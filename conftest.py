@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 import os
+import random
 import signal
 import sys
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,36 +105,52 @@ class Captured:
         self.evaluated = self.captured = self.looked = 0
 
     def watch(self) -> None:
-        """A frame counts of which there is a graph, or all of which runs as new code; an error of ours is told."""
-        hook, watched = sys.modules.get("capture.entry.hook"), sys.modules.get("capture.log")
-        if hook is None or watched is None or hasattr(hook, "watched"):
-            return
-        translate, records, error = hook.translate, watched.Log.records, sys.modules["capture.errors"].CaptureError
+        """Counts what the modules do that are imported now: they may be others than in the test before.
 
-        def counted(*args: object, **kwargs: object) -> object:
+        A function that a test put in the place of ours is counted as well; what is counted already is left as it is.
+        """
+        hook, log = sys.modules.get("capture.entry.hook"), sys.modules.get("capture.log")
+        if hook is not None and not hasattr(getattr(hook, "translate", None), "is_counted"):
+            hook.translate = self._counting(hook.translate)
+        if log is not None and not hasattr(log.Log.records, "is_counted"):
+            log.Log.records = self._noticing(log.Log.records)
+
+    def _counting(self, translate: Callable[..., Any]) -> Callable[..., Any]:
+        """A frame counts of which there is a graph, or all of which runs as new code; an error of ours is told."""
+
+        @functools.wraps(translate)
+        def counted(*args: object, **kwargs: object) -> Any:
             self.evaluated += 1
             try:
                 made = translate(*args, **kwargs)
-            except error:
-                self.looked += 1
+            except BaseException as error:
+                # By its name: the class is another one where the modules were imported anew.
+                self.looked += any(kind.__name__ == "CaptureError" for kind in type(error).__mro__)
                 raise
             whole = made.stopped is None or made.stopped.reason.kind == "exception"
             self.captured += made.graph is not None or (made.code is not None and whole)
             return made
 
-        def read(log: object) -> object:
-            self.looked += sys._getframe(1).f_globals.get("__name__") != hook.translate_module
+        counted.is_counted = True  # type: ignore[attr-defined]
+        return counted
+
+    def _noticing(self, records: Callable[..., Any]) -> Callable[..., Any]:
+        """Whoever asks for records looks; capture itself does it as well, where no user asks for it."""
+
+        @functools.wraps(records)
+        def read(log: object) -> Any:
+            caller = str(sys._getframe(1).f_globals.get("__name__"))
+            self.looked += caller == "capture.entry.api" or not caller.startswith("capture.")
             return records(log)
 
-        hook.watched, hook.translate_module = True, translate.__module__
-        hook.translate, watched.Log.records = counted, read
+        read.is_counted = True  # type: ignore[attr-defined]
+        return read
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> object:
         self.watch()
         self.evaluated = self.captured = self.looked = 0
         result = yield
-        self.watch()
         mark = item.get_closest_marker("without_graphs")
         cases = None if mark is None else mark.kwargs.get("cases")
         meant = mark is not None and (cases is None or cases == "some" or item.callspec.id in cases)
@@ -144,9 +164,29 @@ class Captured:
 def pytest_addoption(parser: pytest.Parser) -> None:
     said = "what capture does by default with calls of modules that are equal but for the module"
     parser.addoption("--equal-calls", choices=("off", "on", "verify"), help=said)
-    parser.addoption(
-        "--captured", action="store_true", help="fail what evaluates frames, captures nothing and says nothing"
-    )
+    said = "of a test with more cases than this run so many, others in every run; those of torch's insides all"
+    parser.addoption("--draw", type=int, metavar="CASES", help=said)
+
+
+def _draw_seed() -> str:
+    """Another one for each run, and the same one in all of its processes, which have to agree on what there is."""
+    return os.environ.get("DRAW_SEED") or os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(time.time_ns())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draws of each sweep a few cases, where all of them run elsewhere: ``--draw``."""
+    most = config.getoption("draw")
+    if most is None:
+        return
+    sweeps: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not item.path.name.endswith(("_insides.py", "_versions.py")):  # each case is about this release of torch
+            sweeps.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    draw, left = random.Random(_draw_seed()), set[pytest.Item]()
+    for cases in sweeps.values():
+        left.update(draw.sample(cases, max(0, len(cases) - most)))
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
 
 
 def _take_equal_calls_for(choice: str) -> None:
@@ -163,8 +203,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", "error::capture.CaptureWarning")
         if (choice := config.getoption("equal_calls")) is not None:
             _take_equal_calls_for(choice)
-    if config.getoption("captured"):
-        config.pluginmanager.register(Captured(), "captured")
+    config.pluginmanager.register(Captured(), "captured")
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not reporter.isatty and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(reporter), "progress")

@@ -52,6 +52,7 @@ def measure(name: str, device: str, wanted: Sequence[str], processor_time: bool 
 
 
 def tensors_of(result: Any) -> list[torch.Tensor]:
+    """What is compared with eager; numbers beside tensors are not."""
     return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 

@@ -17,6 +17,8 @@ def tiny_add(device: str) -> Program:
 
 @case
 def pointwise_chain(device: str) -> Program:
+    """Six operators that eager writes to memory between one another: the gain of fusion where nothing else counts."""
+
     def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.gelu(x * torch.sigmoid(y) + torch.tanh(x - y)) * 0.5 + torch.cos(x)
 
@@ -25,11 +27,14 @@ def pointwise_chain(device: str) -> Program:
 
 @case
 def gelu_bfloat16(device: str) -> Program:
+    """Half the bytes, and the error function in float32 all the same."""
     return inference(lambda x: F.gelu(x), torch.randn(4 << 20, device=device, dtype=torch.bfloat16))
 
 
 @case
 def masked_softmax(device: str) -> Program:
+    """A reduction with what comes before it, as attention has it where no fused kernel fits."""
+
     def f(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return torch.softmax(x.masked_fill(mask, float("-inf")) * 0.125, dim=-1)
 
@@ -38,6 +43,8 @@ def masked_softmax(device: str) -> Program:
 
 @case
 def layer_norm_residual_gelu(device: str) -> Program:
+    """Operators before and behind a reduction along rows: one kernel, or three."""
+
     def f(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         return F.gelu(F.layer_norm(x + residual, (1024,), weight, bias))
 
@@ -47,6 +54,8 @@ def layer_norm_residual_gelu(device: str) -> Program:
 
 @case
 def rms_norm_swiglu(device: str) -> Program:
+    """A normalization that is written out, as Llama's models do: no operator of torch's to recognise."""
+
     def f(x: torch.Tensor, gate: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         normed = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * weight
         return F.silu(gate) * normed
@@ -57,6 +66,7 @@ def rms_norm_swiglu(device: str) -> Program:
 
 @case
 def transpose_add(device: str) -> Program:
+    """Two operands in different orders: what is read across has to go through tiles."""
     return inference(
         lambda x, y: x.t() + y, torch.randn(2048, 2048, device=device), torch.randn(2048, 2048, device=device)
     )
@@ -64,11 +74,13 @@ def transpose_add(device: str) -> Program:
 
 @case
 def column_sum(device: str) -> Program:
+    """A reduction across rows: neighbours in memory belong to different sums."""
     return inference(lambda x: (x * 2).sum(0), torch.randn(4096, 1024, device=device))
 
 
 @case
 def full_sum(device: str) -> Program:
+    """One number of many: all cores, or all blocks of a GPU, have a part in it."""
     return inference(lambda x: x.square().sum(), torch.randn(4 << 20, device=device))
 
 
@@ -91,6 +103,7 @@ def cross_entropy_training(device: str) -> Program:
 
 @case
 def mlp(device: str) -> Program:
+    """Products that a library computes, with something in between that it does not."""
     model = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)).to(device)
     return inference(model, torch.randn(256, 512, device=device))
 

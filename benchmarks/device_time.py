@@ -50,6 +50,7 @@ class DeviceTime:
 
 
 def kind_of(kernel: str) -> str:
+    """The first kind whose pattern is in the name: the order of the table decides."""
     return next((kind for kind, pattern in KINDS if pattern.search(kernel)), OTHERS)
 
 

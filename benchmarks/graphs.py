@@ -40,6 +40,7 @@ Wrap = Callable[[Any], Any]
 
 
 def _itself(model: Any) -> Any:
+    """Eager as a contender: it is wrapped in nothing."""
     return model
 
 
@@ -55,6 +56,7 @@ def aim(what: str, found: float, most: float) -> None:
 
 
 def show_times(title: str, found: Mapping[str, float], scale: float, unit: str) -> None:
+    """One row of the table; ``scale`` brings seconds to the unit."""
     print(f"{title:32}" + "  ".join(f"{who} {scale * took:.3f} {unit}" for who, took in found.items()), flush=True)
 
 
@@ -116,6 +118,8 @@ def tiny(device: str) -> None:
 
 
 def _increments(wrap: Wrap, inputs: list[torch.Tensor]) -> Callable[[], Any]:
+    """A call of ``x + 1`` over these inputs in turn."""
+
     def increment(x: torch.Tensor) -> torch.Tensor:
         return x + 1
 
@@ -145,6 +149,7 @@ class Model:
 
 
 def _placed(value: torch.Tensor, device: str, dtype: torch.dtype) -> torch.Tensor:
+    """On the device; ids of tokens stay integers."""
     return value.to(device, dtype) if value.is_floating_point() else value.to(device)
 
 
@@ -180,6 +185,7 @@ def inference(title: str, shape: Model, device: str, wraps: Mapping[str, Wrap]) 
 
 
 def _say_what_was_recorded(before: cudagraphs.Report) -> None:
+    """A ratio says little where graphs were refused: how many ran as such, and why others did not."""
     now = cudagraphs.report()
     kinds = {kind: getattr(now, kind) - getattr(before, kind) for kind in ("recorded", "replayed", "plain")}
     told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
@@ -199,6 +205,7 @@ def _show_device_time(calls: Mapping[str, Callable[[], Any]]) -> None:
 
 
 def resnet18(device: str) -> None:
+    """Long enough on a GPU for launches to hide: graphs must cost nothing."""
     shape = Model("resnet18", batch=16) if device == "cuda" else Model("resnet18", batch=2, image=32)
     found = inference("ResNet-18, 16 images", shape, device, {**EAGER, **OURS, **THEIRS})
     aim("ResNet-18 against torch.compile's graphs", found["ours, graphs"] / found["torch.compile, graphs"], 1.0)
@@ -270,6 +277,7 @@ class Trained:
 
 
 def train(shape: Model, device: str, wrap: Wrap, count: int = 20) -> Trained:
+    """Twenty steps from the same seed; time and memory are those of the second half, when all is recorded."""
     model, inputs = shape.made(device, torch.float32)
     call, optimizer = wrap(model.train()), torch.optim.SGD(model.parameters(), lr=1e-3)
     turns, seen = itertools.cycle(inputs), []
@@ -307,6 +315,7 @@ def _begin_peak(device: str) -> int:
 
 
 def _peak(device: str) -> int:
+    """The largest number of bytes since ``_begin_peak``; CPUs do not count theirs."""
     return torch.cuda.max_memory_allocated() if device == "cuda" else 0
 
 
@@ -331,6 +340,7 @@ def training(title: str, on_gpu: Model, on_cpu: Model) -> Callable[[str], None]:
 
 
 def _compare_memory(title: str, eager: Trained, plain: Trained, graphed: Trained) -> None:
+    """Pools of graphs are memory that others cannot use: together they are held against eager's peak."""
     mib = {"eager": eager.peak, "ours": plain.peak, "ours, graphs, outside of the pool": graphed.late}
     told = ", ".join(f"{who} {used / 2**20:.0f} MiB" for who, used in mib.items())
     print(f"    peaks: {told}, pool {graphed.pool / 2**20:.0f} MiB, all while recording {graphed.peak / 2**20:.0f} MiB")

@@ -83,6 +83,7 @@ def survey(run: Callable[[Callable[..., Any]], None], model: Callable[..., Any])
 
 
 def of_the_corpus(names: list[str]) -> Iterator[tuple[str, Seen]]:
+    """Each model with its guards; a part of a name chooses."""
     register_all()
     for case in CASES.values():
         if not names or any(part in case.name for part in names):
@@ -92,6 +93,7 @@ def of_the_corpus(names: list[str]) -> Iterator[tuple[str, Seen]]:
 
 
 def decoders() -> dict[str, Callable[[], Any]]:
+    """Models of several depths that are small otherwise: guards count by layers, not by widths."""
     import transformers as hf
 
     small = {"vocab_size": 99, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}
@@ -106,6 +108,7 @@ def decoders() -> dict[str, Callable[[], Any]]:
 
 
 def of_decoding(names: list[str]) -> Iterator[tuple[str, Seen]]:
+    """One token after a prompt, with either kind of cache: state that is looked at, and written, at every call."""
     import transformers as hf
 
     for name, make in decoders().items():
@@ -122,6 +125,7 @@ def of_decoding(names: list[str]) -> Iterator[tuple[str, Seen]]:
 
 
 def decode(call: Callable[..., Any], ids: torch.Tensor, cache: Any, steps: int = 3) -> None:
+    """Greedy: the next call takes the likeliest token, and the cache that this one wrote."""
     for _ in range(steps):
         ids = call(ids[:, -1:], past_key_values=cache, use_cache=True).logits.argmax(-1)
 

@@ -49,11 +49,13 @@ class Row:
 
 
 def infer(model: torch.nn.Module, call: Any, inputs: dict[str, Any]) -> torch.Tensor:
+    """One call without gradients; ``model`` is not asked for, and is there since steps are called alike."""
     with torch.no_grad():
         return _first(call(**inputs))
 
 
 def train(model: torch.nn.Module, call: Any, inputs: dict[str, Any]) -> torch.Tensor:
+    """Forward, a loss of one line and backward; no optimizer, whose time would be in the figure."""
     model.zero_grad(set_to_none=True)
     loss = _first(call(**inputs)).float().square().mean()
     loss.backward()
@@ -61,6 +63,7 @@ def train(model: torch.nn.Module, call: Any, inputs: dict[str, Any]) -> torch.Te
 
 
 def _first(result: Any) -> torch.Tensor:
+    """Models of transformers give several results, of which the first is what they are for."""
     found: torch.Tensor = result if isinstance(result, torch.Tensor) else result[0]
     return found
 
@@ -71,12 +74,14 @@ def resnet18(sizes: Sizes) -> tuple[torch.nn.Module, dict[str, Any]]:
 
 
 def bert(sizes: Sizes) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """The base model; dropout is off, since no two contenders draw the same numbers."""
     hub = importlib.import_module("transformers")
     config = hub.BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     return hub.BertModel(config), {"input_ids": torch.randint(0, 30000, (sizes.batch, sizes.length))}
 
 
 def gpt2(sizes: Sizes) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """The smallest of its sizes, without a cache: the whole text in one call."""
     hub = importlib.import_module("transformers")
     config = hub.GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
     return hub.GPT2Model(config), {"input_ids": torch.randint(0, 50000, (sizes.batch, sizes.length))}

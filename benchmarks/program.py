@@ -33,6 +33,7 @@ def case(function: Case) -> Case:
 
 
 def inference(function: Call, *inputs: Any, **named: Any) -> Program:
+    """One call is one measured turn; gradients are off then."""
     return Program(function, lambda call: call(*inputs, **named))
 
 
@@ -49,5 +50,6 @@ def training(model: torch.nn.Module, *inputs: Any, **named: Any) -> Program:
 
 
 def first_tensor(result: Any) -> torch.Tensor:
+    """The result that a loss is made of, where a model gives several."""
     found: torch.Tensor = result if isinstance(result, torch.Tensor) else result[0]
     return found

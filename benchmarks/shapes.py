@@ -31,16 +31,19 @@ SHOWN = 6
 
 
 def gelu_backward(gradient: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A gradient that is kept and summed over rows, for a bias: a tile is read once for both."""
     result = torch.ops.aten.gelu_backward(gradient, x, approximate="tanh")
     return result, result.sum(0)
 
 
 def joined(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Results of ``cat`` that are summed where they are written."""
     result = torch.cat([x, y, z], 1)
     return result, result.sum(0)
 
 
 def layer_norm_backward(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
+    """Reductions along rows and across them in one graph, over the same operands."""
     _, mean, rstd = torch.ops.aten.native_layer_norm(x, (768,), w, b, 1e-5)
     return torch.ops.aten.native_layer_norm_backward(g, x, [768], mean, rstd, w, b, [True, True, True])
 
@@ -63,6 +66,7 @@ CASES: dict[str, tuple[Callable[..., Any], torch.dtype, tuple[tuple[int, ...], .
 
 
 def describe(shape: Shape, seconds: float) -> str:
+    """A shape as sizes of blocks and warps, with its microseconds."""
     return f"{'x'.join(map(str, shape.constants.values()))}/{shape.warps} {seconds * 1e6:.1f}"
 
 

@@ -51,6 +51,7 @@ def first_call(text: str, arguments: Sequence[str], cache: str, byte_code: str) 
 
 
 def cold_and_warm_of(text: str, *arguments: str) -> tuple[Any, Any]:
+    """The lines that two processes print, one after the other, which share caches that were empty before."""
     with tempfile.TemporaryDirectory() as folder:
         # Byte code alone: its compiled kernels are in a cache that the measured runs do not see.
         first_call(text, arguments, f"{folder}/before", folder)

@@ -31,6 +31,7 @@ def _resnet_training(device: str) -> tuple[Target, Run]:
 
 
 def _bert_step(device: str) -> tuple[Target, Run]:
+    """Forward, loss, backward and optimizer in one function, as `compile` is asked to take it whole."""
     model = Bert().to(device)
     optimizer = torch.optim.AdamW(model.parameters())
 
@@ -46,11 +47,14 @@ def _bert_step(device: str) -> tuple[Target, Run]:
 
 
 def _llama(depth: int, device: str) -> tuple[torch.nn.Module, torch.Tensor]:
+    """A narrow model whose depth is chosen: equal layers may be compiled once, however many there are."""
     tokens = torch.randint(0, 1000, (2, 32), device=device)
     return Llama(vocabulary=1000, width=64, heads=4, groups=2, depth=depth).to(device), tokens
 
 
 def _trained(model: torch.nn.Module, inputs: torch.Tensor) -> tuple[Target, Run]:
+    """Training without an optimizer: what is compiled is forward and backward."""
+
     def run(call: Target) -> None:
         model.zero_grad()
         call(inputs).square().mean().backward()
@@ -59,6 +63,7 @@ def _trained(model: torch.nn.Module, inputs: torch.Tensor) -> tuple[Target, Run]
 
 
 def _inferred(model: torch.nn.Module, inputs: torch.Tensor) -> tuple[Target, Run]:
+    """Inference; gradients stay off in this process, which measures nothing else."""
     torch.set_grad_enabled(False)
     return model.eval(), lambda call: call(inputs)
 

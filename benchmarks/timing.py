@@ -12,6 +12,7 @@ import torch
 
 
 def synchronize(device: str) -> None:
+    """A GPU is given work and a call returns: the clock has to wait for it."""
     if device == "cuda":
         torch.cuda.synchronize()
 
@@ -55,4 +56,5 @@ def medians(
 
 
 def geometric_mean(values: Sequence[float]) -> float:
+    """The mean for ratios: of one half and two it is one."""
     return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan

@@ -99,6 +99,7 @@ AUDIO: dict[str, dict[str, Any]] = {"Wav2Vec2": _AUDIO, "Hubert": _AUDIO, "WavLM
 
 
 def register() -> None:
+    """Adds each configuration as a case, by the inputs that its kind takes; nothing is built yet."""
     if not is_installed("transformers"):
         return
     # Models of images import torchvision, which needs them.
@@ -124,6 +125,8 @@ _WHISPER = {"num_mel_bins": 8, "max_source_positions": 20, "max_target_positions
 
 
 def _model(name: str, settings: dict[str, Any]) -> Callable[[], torch.nn.Module]:
+    """A builder by the names that transformers gives to a family: ``BertConfig`` and ``BertModel``."""
+
     def build() -> torch.nn.Module:
         import transformers
 
@@ -134,6 +137,7 @@ def _model(name: str, settings: dict[str, Any]) -> Callable[[], torch.nn.Module]
 
 
 def _clip() -> torch.nn.Module:
+    """Its configuration is made of two: of a model of texts and one of images."""
     import transformers
 
     config = transformers.CLIPConfig(text_config=SMALL, vision_config=_PATCHES, projection_dim=16)
@@ -145,6 +149,7 @@ def _pixels() -> Inputs:
 
 
 def _pairs() -> Inputs:
+    """A text and a shorter one that is written from it."""
     ids = torch.randint(3, 99, (2, 9))
     return (), {"input_ids": ids, "attention_mask": torch.ones_like(ids), "decoder_input_ids": ids[:, :5].clone()}
 

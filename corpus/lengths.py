@@ -93,6 +93,8 @@ class Outcome:
 
 
 def run(of: Varied, mode: str, optimize: Callable[..., Any], log: capture.Log, exact: bool) -> Outcome:
+    """One region for all lengths, as a program has it: the second length makes sizes vary, and the others should fit.
+    One region for all lengths, as a program has it: the second length makes sizes vary, and the others should fit."""
     torch.manual_seed(0)
     plain = of.case.model().train(mode == "training")
     # Running statistics change at each call, so each of the two has its own.

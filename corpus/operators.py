@@ -49,6 +49,7 @@ class Found:
         return compile_graph
 
     def count(self, name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> None:
+        """Lowers the graph as the code generator would, and sorts what did not become loops."""
         graph = lower(prepare(gm, example_inputs))
         self.lowered += sum(graph.lowered.values())
         for operation in graph.operations:

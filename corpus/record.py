@@ -31,9 +31,11 @@ class Record:
         return str(self.ended[name].get("told", f"{name} took the process down"))
 
     def begin(self, name: str) -> None:
+        """Written before the case runs: if the process ends in it, that is known."""
         self._write({"case": name})
 
     def end(self, name: str, right: bool, whole: bool, told: str) -> None:
+        """Replaces the line before, for whoever reads the file again."""
         self._write({"case": name, "right": right, "whole": whole, "told": told})
 
     def _write(self, entry: dict[str, Any]) -> None:

@@ -167,6 +167,7 @@ def _as_calls(pairs: list[tuple[str, Any, Any]]) -> list[tuple[Any, Any, str]]:
 
 
 def _tensor_differs(expected: torch.Tensor, actual: torch.Tensor, where: str, tolerance: float) -> str:
+    """Metadata first: where it differs, values say little. Without a tolerance values are equal bit by bit."""
     for name in ("dtype", "shape", "requires_grad", "device"):
         if getattr(expected, name) != getattr(actual, name):
             return f"{where}.{name} is {getattr(actual, name)} instead of {getattr(expected, name)}"

@@ -53,6 +53,7 @@ class Seen:
 
 
 def run(sample: Stretched, optimize: Callable[..., Any], log: capture.Log, gradients: bool, exact: bool) -> Seen:
+    """Captured once, then called at each length beside eager; the counts after the second length are the measure."""
     difference, counts = "", [(0, 0)]
     plain = sample.function
     # A module has state that calls change; a function has none.
@@ -88,6 +89,7 @@ def _tensors(result: Any) -> list[torch.Tensor]:
 
 
 def differs(expected: Any, actual: Any, where: str, exact: bool) -> str:
+    """Operators have flat results: names of places, as `corpus.runner` gives them, are not needed here."""
     pairs, structure = pytree.tree_flatten(expected)
     others, other_structure = pytree.tree_flatten(actual)
     if structure != other_structure:
@@ -97,6 +99,7 @@ def differs(expected: Any, actual: Any, where: str, exact: bool) -> str:
 
 
 def _leaf_differs(expected: Any, actual: Any, exact: bool) -> str:
+    """Strides as well: what a later ``view`` may do hangs on them."""
     if type(expected) is not type(actual):
         return f"a {type(actual).__name__} instead of a {type(expected).__name__}"
     if not isinstance(expected, torch.Tensor):
@@ -115,6 +118,7 @@ def _leaf_differs(expected: Any, actual: Any, exact: bool) -> str:
 
 
 def samples(wanted: list[str], limit: int) -> Iterator[Stretched]:
+    """Operators first, then modules, each as often as torch has samples and the limit allows."""
     for op in operators():
         if not wanted or any(part in op.name for part in wanted):
             yield from of_operator(op, limit)

@@ -44,6 +44,7 @@ class Stretched:
 
 
 def samples_of_torch() -> types.ModuleType:
+    """torch's module of samples, made to be imported and to run outside of torch's own tests."""
     # Torch's module of samples asks for it, for tests of its own.
     if "expecttest" not in sys.modules and importlib.util.find_spec("expecttest") is None:
         sys.modules["expecttest"] = types.SimpleNamespace(TestCase=unittest.TestCase)  # type: ignore[assignment]
@@ -59,6 +60,7 @@ def samples_of_torch() -> types.ModuleType:
 
 
 def name_of(op: Any) -> str:
+    """The name with its variant: ``norm.fro`` and ``norm.nuc`` have samples of their own."""
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
@@ -108,6 +110,7 @@ class _Called:
 
 
 def _spread(samples: Sequence[Any], limit: int) -> list[tuple[int, Any]]:
+    """Samples that stand together are alike: some from the whole list say more than the first ones."""
     step = max(1, len(samples) // limit)
     return list(enumerate(samples))[::step][:limit]
 

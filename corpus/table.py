@@ -28,16 +28,19 @@ CASES: dict[str, Case] = {}
 
 
 def add(case: Case) -> None:
+    """Names are what runs are recorded by: two alike would hide one another."""
     if case.name in CASES:
         raise ValueError(f"two cases are called {case.name}")
     CASES[case.name] = case
 
 
 def is_installed(*modules: str) -> bool:
+    """Looks for the modules without importing them: transformers alone takes seconds."""
     return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
 def image(size: int = 64, batch: int = 2, channels: int = 3) -> Callable[[], Inputs]:
+    """A batch of images; two in it, since batch norm needs more than one value of a channel."""
     return lambda: ((torch.randn(batch, channels, size, size),), {})
 
 

@@ -26,6 +26,7 @@ def define_missing_operators() -> None:
 
 
 def _compiled_half() -> list[Path]:
+    """The library with its operators, found without importing what would need them."""
     spec = importlib.util.find_spec("torchvision")
     assert spec is not None
     assert spec.origin is not None
@@ -85,6 +86,7 @@ TIMM: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 def register() -> None:
+    """timm builds on torchvision, which is why it alone is not enough."""
     define_missing_operators()
     if is_installed("torchvision"):
         for name, size in TORCHVISION.items():

@@ -36,6 +36,7 @@ class UNet(nn.Module):
         x = self.bottom(x)
         for up, merge in zip(self.up, self.merge, strict=True):
             x, skip = up(x), skips.pop()
+            # Sides that are odd lose a row on their way down: a branch on sizes, not on values.
             if x.shape[-2:] != skip.shape[-2:]:
                 rows, columns = (have - got for have, got in zip(skip.shape[-2:], x.shape[-2:], strict=True))
                 x = F.pad(x, (0, columns, 0, rows))
@@ -88,6 +89,7 @@ class Seq2Seq(nn.Module):
         return {"logits": torch.stack(logits, 1), "attention": torch.stack(maps, 1), "last": token}
 
     def attend(self, state: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        # Additive attention: the state stands beside each place of the memory, as a view that repeats it.
         pairs = torch.cat([state[:, None].expand_as(memory), memory], dim=-1)
         weights = self.score(pairs.tanh()).squeeze(-1).softmax(-1)
         return torch.bmm(weights[:, None], memory)[:, 0], weights
@@ -112,12 +114,13 @@ class DCGAN(nn.Module):
 
     @staticmethod
     def _initialise(module: nn.Module) -> None:
+        """In place on parameters, before anything is captured."""
         if isinstance(module, nn.BatchNorm2d):
             nn.init.normal_(module.weight, 1.0, 0.02)
 
     def forward(self, noise: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         fake = self.generator(noise[:, :, None, None])
-        judge = self.discriminator
+        judge = self.discriminator  # called three times: each call moves the vectors of its spectral norm
         against = F.binary_cross_entropy_with_logits(judge(fake.detach()), torch.zeros(len(fake)))
         against = against + F.binary_cross_entropy_with_logits(judge(real), torch.ones(real.size(0)))
         return fake, F.softplus(-judge(fake)).mean(), against
@@ -144,6 +147,7 @@ class GraphNet(nn.Module):
 
     @staticmethod
     def _softmax(scores: Tensor, groups: Tensor, size: int) -> Tensor:
+        """A softmax over the edges into each node: reductions by index instead of by axis."""
         top = torch.full((size,), -math.inf).scatter_reduce(0, groups, scores.detach(), "amax")
         weights = (scores - top[groups]).exp()
         total = torch.zeros(size).scatter_add(0, groups, weights)
@@ -168,7 +172,7 @@ class CachedTransformer(nn.Module):
             q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in project(norm(x)).chunk(3, -1))
             if f"layer{i}" in cache:
                 k, v = (torch.cat(pair, dim=2) for pair in zip(cache[f"layer{i}"], (k, v), strict=True))
-            cache[f"layer{i}"] = (k, v)
+            cache[f"layer{i}"] = (k, v)  # an effect on the caller's dict, which it sees after the call
             mask = torch.ones(q.size(2), k.size(2), dtype=torch.bool).tril(k.size(2) - q.size(2))
             seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
             x = x + back(seen.transpose(1, 2).flatten(2))
@@ -186,6 +190,7 @@ class Recommender(nn.Module):
 
     def forward(self, dense: Tensor, sparse: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
         low = self.dense(dense)
+        # Which bags there are is asked of the caller's dict: another set of keys is another graph.
         found = [low] + [bag(*sparse[name]) for name, bag in self.bags.items() if name in sparse]
         stacked = torch.stack(found, dim=1)
         products = stacked @ stacked.mT
@@ -209,6 +214,7 @@ class MixtureOfExperts(nn.Module):
         best, chosen = odds.topk(2, dim=-1)
         best = best / best.sum(-1, keepdim=True)
         result = torch.zeros_like(x)
+        # Every expert sees every token: what a mask leaves out is computed, so that no size depends on data.
         for i, expert in enumerate(self.experts):
             weight = torch.where(chosen == i, best, torch.zeros_like(best)).sum(-1, keepdim=True)
             result += weight * expert(x)
@@ -233,6 +239,7 @@ class Autoencoder(nn.Module):
         return {"rebuilt": rebuilt, "code": code, "loss": F.mse_loss(rebuilt, x) + divergence}
 
     def _sample(self, mean: Tensor, log_variance: Tensor) -> Tensor:
+        """Draws where gradients have to pass: the noise is apart from what it is scaled by."""
         if not self.training:
             return mean
         deviation = torch.exp(0.5 * log_variance)
@@ -249,7 +256,7 @@ class NeuralODE(nn.Module):
 
     def forward(self, x: Tensor, times: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0)) -> Tensor:
         def slope(t: float, y: Tensor) -> Tensor:
-            self.evaluations += 1
+            self.evaluations += 1  # from within a closure that another method calls
             return self.field(torch.cat([y, torch.full_like(y[..., :1], t)], dim=-1))
 
         self.evaluations = 0
@@ -359,6 +366,7 @@ class Capsules(nn.Module):
 
     @staticmethod
     def squash(x: Tensor, *, dim: int = -1) -> Tensor:
+        # Lengths below one: without the small number a capsule of zeros would have no gradient but NaN.
         squared = x.square().sum(dim, keepdim=True)
         return squared / (1 + squared) * x / (squared.sqrt() + 1e-8)
 
@@ -380,6 +388,7 @@ class StateSpace(nn.Module):
         step = F.softplus(step)[..., None]
         decay = torch.exp(-step * self.log_rates.exp())
         drive = step * into.unsqueeze(-2) * x.unsqueeze(-1)
+        # A loop over a size: it is unrolled, and a longer sequence is a longer graph.
         state, results = x.new_zeros(x.size(0), x.size(2), states), []
         for t in range(x.size(1)):
             state = decay[:, t] * state + drive[:, t]
@@ -401,11 +410,13 @@ class Memory(nn.Module):
         self.writes: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
+        # Clones: autograd would refuse buffers that are written after it kept them.
         match = F.normalize(self.key(x), dim=-1) @ F.normalize(self.slots.clone(), dim=-1).T
         read = match.softmax(-1) @ self.slots.clone()
         with torch.no_grad():
             oldest = self.age.argmax()
             self.slots.mul_(0.9)
+            # The index is a tensor: which slot is written only data can tell.
             self.slots[oldest] = x.mean(0)
             self.age += 1
             self.age[oldest] = 0
@@ -420,7 +431,7 @@ class Clipped(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, bound: float) -> Tensor:
         ctx.bound = bound
         ctx.save_for_backward(x)
-        return x * 1
+        return x * 1  # the input itself would be a result that is an input, for which autograd has a rule of its own
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -429,6 +440,7 @@ class Clipped(torch.autograd.Function):
 
 
 def _centred(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """A hook that returns something puts it in the place of the arguments."""
     return (args[0] - args[0].mean(-1, keepdim=True),)
 
 
@@ -456,15 +468,18 @@ def _noted(module: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> None:
 
 
 def _edges() -> Inputs:
+    """Two graphs in one batch, by the number of each node's graph."""
     return (torch.randn(9, 12), torch.randint(9, (2, 20)), torch.tensor([0] * 4 + [1] * 5)), {}
 
 
 def _bags() -> Inputs:
+    """Ids in a row with the places where bags begin; lengths differ."""
     sparse = {f"field{i}": (torch.randint(40, (7,)), torch.tensor([0, 2, 5])) for i in range(3)}
     return (torch.randn(3, 5), sparse), {}
 
 
 def _half_filled() -> Inputs:
+    """Three more tokens after five whose keys and values the caller kept."""
     return (torch.randint(30, (2, 3)),), {
         "cache": {f"layer{i}": (torch.randn(2, 4, 5, 4), torch.randn(2, 4, 5, 4)) for i in range(2)}
     }

@@ -124,7 +124,7 @@ class CudaDriver(TorchTensors):
                 if fed:
                     feeds = [_feed(*pair) for pair in zip(buffers, sources, strict=True)]
                 result = fn(list(inputs))
-        except BaseException:
+        except BaseException:  # a capture that an interrupt left open would fail whatever the process does next
             self._recover()
             raise
         finally:

@@ -79,7 +79,7 @@ def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -
             if named.get("out") is not None:
                 named["out"] = pytree.tree_map_only(torch.Tensor, lambda one: one.new_empty(0), named["out"])
             func(*given, **named)
-    except Exception as error:
+    except Exception as error:  # any of torch's, and those of functions of the program that it calls
         what = f"{name} is refused by torch ({words_of(error)})"
         raise FailsOnFakes(what, "run it eagerly: the error is its own") from error
 

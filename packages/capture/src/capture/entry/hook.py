@@ -157,7 +157,7 @@ def _told_of(config: Config, inputs: Inputs, location: Location) -> Verdict:
     try:
         with told.gathered():
             verdict = _verdict(config, inputs, location)
-    except BaseException:
+    except BaseException:  # what is to be told comes before whatever ends the call, an interrupt too
         told.show()
         raise
     try:
@@ -343,7 +343,7 @@ def _made_of_what_stays(make: Callable[[], Translation]) -> Translation:
             return make()
         except (BackendError, Unsupported, Signal, SizesFixed, RecursionError):
             raise
-        except Exception as error:
+        except Exception as error:  # a value that is half of another thread's writing fails rules in any way
             let_through(error)
             if not _engine.has_other_threads():
                 raise

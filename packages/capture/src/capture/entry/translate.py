@@ -363,7 +363,7 @@ class _Translator:
             # A backend may leave modes switched, takes long, and traces with hooks of its own.
             with modes_kept(), self.settings.signals.let_through(), saved_tensors.new_ones_shown():
                 compiled = self.settings.backend(module, examples)
-        except Exception as error:
+        except Exception as error:  # a backend is anybody's code
             raise BackendError(
                 f"the backend failed on a graph of {self.code.co_qualname}: {words_of(error)}"
             ) from error

@@ -100,7 +100,7 @@ class Stepper:
             self.frames.pop()
             self.forgotten.left_by_an_error(frame)
             raise
-        except BaseException:
+        except BaseException:  # restarts and stops are exceptions as well, and leave the frame like any other
             self.frames.pop()
             raise
         self.frames.pop()

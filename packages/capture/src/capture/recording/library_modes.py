@@ -88,7 +88,7 @@ class PuttingModesBack:
         before = _Modes(self.devices)
         try:
             return self.compiled(*args)
-        except BaseException as error:
+        except BaseException as error:  # a program that is interrupted must find its modes as they were, too
             traceback.clear_frames(error.__traceback__)  # inference mode lasts as long as the frame that entered it
             before.put_back()
             raise

@@ -50,7 +50,7 @@ class Undoing:
         wanted = [_Wanted(args[place]) for place in self.switched]
         try:
             return self.compiled(*args)
-        except Exception as error:
+        except Exception as error:  # from whatever operator of the graph
             written = before != [version_of(args[place]) for place in self.watched]
             if written or any(each.is_lost() for each in wanted):
                 self._final[id(error)] = error

@@ -87,7 +87,7 @@ def _machine(gm: fx.GraphModule, example_inputs: list[object]) -> Any:
             module = frontend.from_exported_program(program.run_decompositions({}), keep_params_as_input=False)
             target = importlib.import_module("tvm").target.Target("llvm")
             executable = importlib.import_module("tvm").compile(module, target)
-        except Exception as error:
+        except Exception as error:  # TVM's importer has asserts, key errors and errors of its own for what it lacks
             raise BackendCannot(f"TVM does not take the graph: {type(error).__name__}: {_first(error)}") from error
     return relax.VirtualMachine(executable, importlib.import_module("tvm").cpu())
 

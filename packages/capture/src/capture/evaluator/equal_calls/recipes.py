@@ -127,7 +127,7 @@ def _run(recipe: Recipe, args: tuple[Argument, ...], kwargs: dict[str, Argument]
                 fake = fake_kernel(target)(*given, **options)
     except Signal:
         raise
-    except Exception as error:
+    except Exception as error:  # whatever an operator raises: the call is then evaluated, which tells the user of it
         let_through(error)
         raise NotAsBefore from error
     known = isinstance(fake, torch.Tensor) and any(fake is each for each in given)

@@ -2,6 +2,8 @@
 
 import functools
 import operator
+import os
+import random
 import warnings
 
 import pytest
@@ -30,8 +32,11 @@ def outcome(function, *args):
 
 @pytest.mark.parametrize("namespace", [F, operator, torch, torch.Tensor, torch.linalg, torch.special])
 def test_any_function_is_captured_as_if_another_called_it(namespace):
-    captured = 0
-    for name in sorted(dir(namespace)):
+    """Of namespaces with many names a third, drawn anew in each run; all of them with ``SWEEPS=all``."""
+    captured, names = 0, sorted(dir(namespace))
+    if len(names) > 300 and os.environ.get("SWEEPS") != "all":
+        names = random.Random().sample(names, len(names) // 3)
+    for name in names:
         function = getattr(namespace, name)
         if name.startswith(("_", *NOT_ASKED)) or isinstance(function, type) or not callable(function):
             continue

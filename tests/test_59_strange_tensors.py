@@ -267,10 +267,10 @@ def test_which_kinds_graphs_hold():
     assert left == LEFT_TO_CPYTHON
 
 
+@pytest.mark.without_graphs("no graph holds a quantised tensor: CPython makes it")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_a_quantised_tensor_made_within_is_dequantised(backend):
-    """By CPython, as no graph holds one (above)."""
     text = "torch.quantize_per_tensor(t, 0.1, 0, torch.qint8).dequantize()"
     assert difference("plain", text, backend) is None
 
