@@ -406,7 +406,7 @@ def _spelled(constant: object) -> object:
 
 
 class _Complex(complex):
-    """A complex constant whose text gives it again: that of a plain one loses signs of zeros, and what is not finite."""
+    """A complex constant whose text gives it again: a plain one's loses signs of zeros, and what is not finite."""
 
     __slots__ = ()
 

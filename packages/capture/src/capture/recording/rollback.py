@@ -55,8 +55,10 @@ class Undoing:
             if written or any(each.is_lost() for each in wanted):
                 self._final[id(error)] = error
                 raise
-            for each in (*kept, *wanted):
-                each.put_back()
+            for tensor in kept:
+                tensor.put_back()
+            for flag in wanted:
+                flag.put_back()
             raise
 
     def is_final(self, error: BaseException) -> bool:
