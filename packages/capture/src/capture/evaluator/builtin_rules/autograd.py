@@ -61,7 +61,9 @@ def _gradients(ctx: World, outputs: Value, inputs: Value, *rest: Value, **option
     made = {id(leaf) for leaf in ctx.leaves}
     # Every origin has to be an input of the graph, or a leaf that was made in it.
     for origin in history.origins:
-        if origin not in ctx.tensors and origin not in made:
+        if origin in ctx.tensors:
+            _is_leaf(ctx, ctx.tensors[origin])  # in a later call it may come with a history that leads to what is wanted
+        elif origin not in made:
             ctx.stop(Kind.AUTOGRAD, _outside(ctx, history))
     # It passes a tensor that came with a history, whose further way this graph does not know.
     if any(step in history.steps and step not in inner for _, step in ctx.graph.arrived.values()):
