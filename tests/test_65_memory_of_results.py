@@ -63,6 +63,7 @@ def plain(value):
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
+@pytest.mark.filterwarnings("ignore")  # of what is in beta, sparse, deprecated
 @pytest.mark.parametrize(("backend", "count"), [("aot_eager", 60), ("inductor", 10)])
 def test_results_of_operators(backend, count):
     differ = []
