@@ -54,9 +54,8 @@ def test_a_state_is_written_to():
     torch.testing.assert_close(loss(compiled), loss(network))
 
 
-OPERATORS = [
-    each for each in op_db if torch.float32 in each.dtypes and not each.name.startswith(("empty", "new_empty"))
-]
+LEFT_OUT = ("empty", "new_empty", "jiterator")  # no values to compare; a GPU's own
+OPERATORS = [each for each in op_db if torch.float32 in each.dtypes and not each.name.startswith(LEFT_OUT)]
 
 
 def plain(value):
