@@ -236,6 +236,14 @@ def two_that_alternate(run):
     ]
 
 
+@program
+def of_a_norm_of_one_row(run):
+    norm = nn.BatchNorm1d(3).eval()
+    run(lambda x: norm(x).sum().backward())(torch.ones(1, 3))
+    norm.bias.grad.mul_(2)
+    return [(p.grad, p.grad.stride()) for p in norm.parameters()]
+
+
 BREAK = (
     wanted_by_an_attribute_once_the_data_told_how_many,
     a_hook_after_use,

@@ -473,6 +473,9 @@ def _with_fixed_statistics(
     if weight is not None:
         normalised = normalised * weight.to(dtype).view(per_channel)
     shift = 0.0 if bias is None else bias.to(dtype).view(per_channel)  # torch's kernels add a zero: none is negative
+    if isinstance(shift, torch.Tensor) and shift.requires_grad:
+        # Of a single row nothing is summed: an expanded gradient would arrive at the bias as it is.
+        shift.register_hook(torch.Tensor.contiguous)
     return lies_as_normalized((normalised + shift).to(input.dtype), input)
 
 
