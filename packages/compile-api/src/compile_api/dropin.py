@@ -7,7 +7,6 @@ libraries look up when they are called, and the functions of ``torch.compiler`` 
 
 from __future__ import annotations
 
-import atexit
 import importlib.metadata
 import inspect
 import os
@@ -27,7 +26,7 @@ from compile_api.errors import BackendNotReady, BadOption, CompileApiError, Unkn
 from compile_api.fx_traces import trace_as_written
 from compile_api.importing.deferred import deferral_of
 from compile_api.options import Overrides
-from compile_api.report import Report, report
+from compile_api.report import Report, ledgers_of, of_ledgers
 from compile_api.state import STATE
 from compile_api.torchs_errors import adopt
 from compile_api.torchs_names import replacements
@@ -39,8 +38,6 @@ _WITH_THE_PEER = "torch._dynamo.comptime"
 """A module that comes when all of the peer does, not when it is deferred."""
 
 
-# A program that ends lets go of what it was compiled to, and with that of its names: Python closes its files then.
-atexit.register(lambda: STATE.served.compiled.clear())
 _ABSENT = object()
 
 
@@ -75,7 +72,7 @@ def uninstall() -> None:
         while STATE.served.put_back:
             STATE.served.put_back.pop()()
         STATE.served.before.clear()
-        STATE.served.compiled.clear()
+        STATE.served.ledgers.clear()
         STATE.served.told.said.clear()  # the functions in torch's place keep it
         STATE.served.backend, STATE.served.switched_off = None, False
 
@@ -108,7 +105,7 @@ def _made_replacements() -> Mapping[str, Mapping[str, Any]]:
 
 def served_reports() -> tuple[Report, ...]:
     """The reports of everything that ``torch.compile`` was called with since ``install``."""
-    return tuple(report(each) for each in STATE.served.compiled)
+    return tuple(map(of_ledgers, STATE.served.ledgers))
 
 
 def was_switched_off() -> bool:
@@ -170,7 +167,7 @@ def serve(
     compiled: Any = _wrapped(model, how) if isinstance(model, torch.nn.Module) else compile(model, **how)
     if not isinstance(compiled, type):
         vars(compiled)["aot_compile"] = _aot_compile
-    STATE.served.compiled.append(compiled)
+    STATE.served.ledgers.append(ledgers_of(compiled))  # and not what was compiled, which may end before the program
     return compiled
 
 

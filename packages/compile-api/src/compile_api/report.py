@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,23 +165,34 @@ def report(compiled: object) -> Report:
     So it takes a model that is wrapped for several processes, blocks that were compiled in place, and a trainer's
     dictionary of networks.
     """
-    # By the ledger's identity: one that is reached by several ways is reported once.
-    parts: dict[int, tuple[str, Ledger]] = {}
-    for name, ledger in _ledgers(compiled, ""):
-        parts.setdefault(id(ledger), (name, ledger))
+    parts = ledgers_of(compiled)
     if not parts:
         what = f"this {type(compiled).__name__}" if isinstance(compiled, torch.nn.Module) else repr(compiled)
         raise CompileApiError(
             f"{what} was not made by compile_api.compile and holds nothing that was: there is nothing to report"
         )
-    merged = [of_ledger(ledger) for _, ledger in parts.values()]
+    return of_ledgers(parts)
+
+
+def ledgers_of(compiled: object) -> list[tuple[str, Ledger]]:
+    """The ledgers of all that is compiled in something, each once and with its place in it."""
+    # By the ledger's identity: one that is reached by several ways is reported once.
+    parts: dict[int, tuple[str, Ledger]] = {}
+    for name, ledger in _ledgers(compiled, ""):
+        parts.setdefault(id(ledger), (name, ledger))
+    return list(parts.values())
+
+
+def of_ledgers(parts: Sequence[tuple[str, Ledger]]) -> Report:
+    """The report of several ledgers, by their places."""
+    merged = [of_ledger(ledger) for _, ledger in parts]
     if len(merged) == 1:
         return merged[0]
     # Every field is a tuple, so that reports add up field by field.
     fields: dict[str, Any] = {
         each.name: sum((getattr(one, each.name) for one in merged), ()) for each in dataclasses.fields(Report)
     }
-    return Report(**{**fields, "parts": tuple(name for name, _ in parts.values())})
+    return Report(**{**fields, "parts": tuple(name for name, _ in parts)})
 
 
 def _ledgers(thing: object, name: str) -> Iterator[tuple[str, Ledger]]:

@@ -7,16 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from compile_api.ledger import Ledger
 from compile_api.told import Told
 
 
 @dataclass(slots=True)
 class Served:
-    """The replacements in torch's modules: ours, the functions that were there before, and what was compiled
-    meanwhile."""
+    """The replacements in torch's modules: ours, the functions that were there before, and what is on
+    record of each call."""
 
     before: dict[tuple[str, str], Any] = field(default_factory=dict)
-    compiled: list[Any] = field(default_factory=list)
+    ledgers: list[list[tuple[str, Ledger]]] = field(default_factory=list)
+    """What there is to report of each call."""
     switched_off: bool = False
     """True if it was called and was to do nothing."""
     told: Told = field(default_factory=Told)

@@ -336,7 +336,7 @@ def read_buffers(expr: Expr) -> frozenset[str]:
 def _unless_never_read(value: Expr, domain: Sequence[Index]) -> Expr:
     """The value, or nothing that reads memory where a loop over the domain makes no step.
 
-    A dimension without elements has no index: what is read there would be read ahead of that loop, and there is no memory.
+    A dimension without elements has no index: what is read there would be read ahead of that loop, where no memory is.
     """
     if ZERO not in domain:
         return value
