@@ -21,7 +21,8 @@ from aotgrad.backward.absent_tangents import drop_absent, has_known_sizes, saved
 from aotgrad.backward.create_graph_formulas import refuse_zeros_in_running_products, solve_with_matrices
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
-from aotgrad.partitioning.partition import Half, Pair, is_random, needed
+from aotgrad.partitioning.partition import Half, Pair, needed
+from aotgrad.random_operators import draws
 from aotgrad.recording.draws import dropout_from_mask, is_dropout_mask
 from aotgrad.recording.histories import APART, HISTORY, comes_from
 from aotgrad.recording.recomputed import REPEATS, with_repeated
@@ -226,7 +227,7 @@ def compute_again(
 def _refuse_lost(graph: fx.Graph, joint: JointGraph) -> None:
     """Refuses graphs that read what forward drew at random or wrote over."""
     for node in graph.nodes:
-        if is_random(node):
+        if draws(node.target):
             raise Unsupported(f"forward did not save what {node.target} drew", "the gradient cannot be computed again")
         if getattr(node.target, "drew", False):
             raise Unsupported(f"{node.name} draws random numbers in its forward", "draw them outside, and pass them")

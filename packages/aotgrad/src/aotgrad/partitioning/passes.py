@@ -14,7 +14,8 @@ import torch
 from torch import fx
 
 from aotgrad.autograd_graph.missing_gradients import ANSWERS
-from aotgrad.partitioning.partition import has_effect, is_random, must_run, runs_in_backward
+from aotgrad.partitioning.partition import has_effect, must_run, runs_in_backward
+from aotgrad.random_operators import draws
 from aotgrad.recording.histories import APART, HISTORY
 from aotgrad.tensors.functional import memory_of
 from aotgrad.tensors.symbols import symbols_of
@@ -152,7 +153,7 @@ def _memories(value: object) -> set[Any]:
 
 def _is_repeatable(node: fx.Node) -> bool:
     """True for a node that computes the same from the same arguments, for all we know."""
-    if node.op != "call_function" or is_random(node) or has_effect(node) or _brings_sizes(node):
+    if node.op != "call_function" or draws(node.target) or has_effect(node) or _brings_sizes(node):
         return False
     return node.target is operator.getitem or getattr(node.target, "namespace", None) == "aten"
 

@@ -20,6 +20,7 @@ import torch
 from torch import fx
 from torch.autograd.function import BackwardCFunction
 
+from aotgrad.random_operators import draws
 from aotgrad.recording.own_functions import OwnBackward, callers, is_in_a_function, outermost_function, what_is_called
 from aotgrad.tensors import functional
 from aotgrad.torch_versions import aten, get_sequence_nr, sequence_nr_of
@@ -115,7 +116,7 @@ class Histories:
             return
         if not self._recorded or self._inside or torch.is_inference_mode_enabled():
             node.meta[APART] = True
-        if self._inside and self._call is not None and _is_drawn(node):
+        if self._inside and self._call is not None and draws(node.target):
             call: Any = self._call.target
             call.drew = True
 
@@ -228,10 +229,6 @@ def _casts() -> bool:
     return any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
 
 
-def _is_drawn(node: fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-
-
 def comes_from(node: fx.Node) -> Sequence[fx.Node]:
     """The values that a derivative goes on to from this one."""
     if HISTORY in node.meta:
@@ -239,7 +236,7 @@ def comes_from(node: fx.Node) -> Sequence[fx.Node]:
     made = getattr(node.target, "overloadpacket", None) in _FACTORIES
     value = node.meta.get("val")
     counted = isinstance(value, torch.Tensor) and not is_number(value)
-    drawn = _is_drawn(node) and node.target is not aten.native_dropout.default
+    drawn = draws(node.target) and node.target is not aten.native_dropout.default
     return [] if goes_apart(node) or made or counted or drawn else node.all_input_nodes
 
 

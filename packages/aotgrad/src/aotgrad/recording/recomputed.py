@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import fx
 
+from aotgrad.random_operators import draws
 from aotgrad.recording.histories import APART
 from aotgrad.torch_versions import aten
 
@@ -42,7 +42,7 @@ def _equal_work(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
             same[node] = same[repeats]
         elif repeats and node.target in _ALIASES:
             same[node] = same[node.args[0]]
-        elif node.op != "call_function" or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        elif node.op != "call_function" or draws(node.target):
             same[node] = node
         elif repeats or node.meta.get("phase") != "backward":
             # By the nodes that stand for its operands: equal work on equal values is equal.
