@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compile_api.told import Told
+from compile_api.messages import Messages
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Served:
     compiled: list[Any] = field(default_factory=list)
     switched_off: bool = False
     """True if it was called and was to do nothing."""
-    told: Told = field(default_factory=Told)
+    messages: Messages = field(default_factory=Messages)
     backend: str | Callable[..., Any] | None = None
     """The argument of ``torch.compiler.set_default_backend``."""
     replacements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class State:
     served: Served = field(default_factory=Served)
     """The replacements in torch's modules, which are process-wide, and so is what we put into them."""
 
-    newer_torch_told: set[str] = field(default_factory=set)
+    newer_torch_warned: set[str] = field(default_factory=set)
     """The versions of torch that were reported as newer than those tested."""
 
 
