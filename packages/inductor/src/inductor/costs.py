@@ -55,7 +55,7 @@ class Costs:
     small_work: int = 1 << 15
     """Elements that are done before anybody would notice: a launch's worth on a GPU, one thread's on a CPU."""
     most_compared: int = 3
-    """Sizes of which the largest or smallest is taken: each more names the others three times, five take g++ a minute."""
+    """Sizes of which the largest or smallest is taken: each more names all others thrice; five take g++ a minute."""
     likely_size: int = 1 << 13
     """The value that a size known only at run time is assumed to have in estimates."""
 

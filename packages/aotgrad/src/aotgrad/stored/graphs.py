@@ -120,12 +120,12 @@ class _Writer:
         if node.op not in ("placeholder", "call_function", "output"):
             raise Unwritable("it holds a tensor of its own" if node.op == "get_attr" else f"it has a node {node.op}")
         target = write(node.target) if node.op == "call_function" else None
-        notes = {name: write(value, self._leaf) for name, value in node.meta.items() if self._is_told(name)}
+        notes = {name: write(value, self._leaf) for name, value in node.meta.items() if self._is_kept(name)}
         kwargs = {name: write(value, self._leaf) for name, value in node.kwargs.items()}
         value = write(node.meta.get("val"), self._leaf)
         return [node.op, node.name, target, write(tuple(node.args), self._leaf), kwargs, value, notes]
 
-    def _is_told(self, name: str) -> bool:
+    def _is_kept(self, name: str) -> bool:
         return name != "val" and name not in self._unread
 
     def _leaf(self, value: object) -> Plain:

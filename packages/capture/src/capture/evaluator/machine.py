@@ -478,8 +478,8 @@ class Machine:
         # Who is called here and reads the variables of its caller finds all of them in a frame of CPython's alone.
         if any(frame.reads_variables() and not frame.function.namespace.trusted for frame in self.frames[1:]):
             by = "by what may read the variables of its caller (`f_locals`)"
-            told = replace(reason, explanation=f"{reason.explanation}, {by}")
-            raise SkipFrame(told, location=self.location())
+            explained = replace(reason, explanation=f"{reason.explanation}, {by}")
+            raise SkipFrame(explained, location=self.location())
         # Not by way of a variable: the exception would keep this frame, and the frame the exception.
         raise Break(reason, self.location())
 

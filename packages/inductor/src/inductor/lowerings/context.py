@@ -120,7 +120,7 @@ class Context:
             strides = self.strides_of(owner)
         buffer = self.buffer(tensor.sizes, tensor.dtype, tensor.device, strides, gaps)
         result = load(buffer)
-        if _is_turned(buffer):  # walked as it lies, so that it shares kernels with what is not turned
+        if _is_transposed(buffer):  # walked as it lies, so that it shares kernels with what is not transposed
             domain = (*buffer.sizes[:-2], buffer.sizes[-1], buffer.sizes[-2])
             *outer, rows, columns = positions(domain)
             target, value = (reindex(t, domain, [*outer, columns, rows]) for t in (result, tensor))
@@ -331,7 +331,7 @@ def read_buffers(expr: Expr) -> frozenset[str]:
     return frozenset(load.buffer for load in loads(expr))
 
 
-def _is_turned(buffer: Buffer) -> bool:
+def _is_transposed(buffer: Buffer) -> bool:
     """True for matrices whose columns lie side by side, as products like to take them."""
     return len(buffer.sizes) >= 2 and buffer.strides[-2] == ONE != buffer.strides[-1] and ONE not in buffer.sizes[-2:]
 

@@ -147,14 +147,14 @@ class _Taking:
         return re.sub(r"check_input\('(\w+)', ", check, source)
 
     def _report(self, kernels: tuple[CompiledKernel, ...], start: float) -> Report:
-        told: Mapping[str, Any] = self.head["report"]
+        report: Mapping[str, Any] = self.head["report"]
         return Report(
             kernels=kernels,
-            fallbacks=tuple(Fallback(*fallback) for fallback in told["fallbacks"]),
-            library_calls=tuple(told["library_calls"]),
-            lowered=told["lowered"],
-            nests=told["nests"],
-            bytes=told["bytes"],
+            fallbacks=tuple(Fallback(*fallback) for fallback in report["fallbacks"]),
+            library_calls=tuple(report["library_calls"]),
+            lowered=report["lowered"],
+            nests=report["nests"],
+            bytes=report["bytes"],
             seconds={"take up": time.perf_counter() - start},
             from_cache=True,
         )

@@ -154,7 +154,7 @@ class MachineOfEqualCalls(Machine):
         """Counts of all that a call leaves alone if it can be done again."""
         graph, effects = self.graph, self.effects
         of_graph = len(graph.readers), len(graph.used_up), len(graph.reentrant), len(graph.lost_histories)
-        regions = len(graph.regions._calls), graph.spoilt, graph.transforms, len(graph.views), len(graph.told)
+        regions = len(graph.regions._calls), graph.spoilt, graph.transforms, len(graph.views), len(graph.views_known)
         done = len(effects.calls), len(effects.clocks), len(effects.taken), len(effects.locks.holds()), bool(effects)
         open_ones = len(self.stops._suspended), len(self.checks), len(self.leaves), bool(self.defined)
         return of_graph, regions, done, open_ones, self.keys.has_some(), self._epoch_now(), self.left_active[:]
@@ -274,8 +274,8 @@ class MachineOfEqualCalls(Machine):
 
     def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
         if self._takings and not self._within:
-            told = (payload,) if kind == "tensor" else payload
-            new = not (self.guards.has(source, kind, told) or isinstance(source, ConstSource))
+            given = (payload,) if kind == "tensor" else payload
+            new = not (self.guards.has(source, kind, given) or isinstance(source, ConstSource))
             self._tell(lambda t: t.guarded(source, kind, payload, text, self._place_within(t), new))
         super().guard(source, kind, *payload, text=text)
 

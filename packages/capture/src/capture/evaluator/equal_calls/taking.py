@@ -217,9 +217,9 @@ def _has_lazy(events: Sequence[object], result: Shape) -> bool:
 
 def _tensors_of_others(events: Sequence[object]) -> Iterator[tuple[TensorValue, object]]:
     """The operands from elsewhere, and what they were."""
-    for kind, *told in _parts(_operands(events)):
-        if kind == "outside" and isinstance(told[0].held, TensorValue):
-            yield told[0].held, told[1]
+    for kind, *rest in _parts(_operands(events)):
+        if kind == "outside" and isinstance(rest[0].held, TensorValue):
+            yield rest[0].held, rest[1]
 
 
 def _operands(events: Sequence[object]) -> Iterator[Shape]:
