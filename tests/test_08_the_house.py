@@ -472,6 +472,24 @@ def test_there_are_ten_questions():
     assert len(ANSWERS) == 10
 
 
+# -- drawings ---------------------------------------------------------------------------------------------------------
+
+
+def files_named(text):
+    """Python files that a page names, with the folder where it says one."""
+    return set(re.findall(r"(?<![\w/.-])\w[\w/]*\.py\b", text))
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_a_packages_page_names_files_that_are_there(package):
+    assert files_named("a.py, b/c.py ── d.py; not packages/compile-api/x.py") == {"a.py", "b/c.py", "d.py"}
+    folder = ROOT / "packages" / package.replace("_", "-")
+    here = [f"/{path.relative_to(folder)}" for path in folder.rglob("*.py")]
+    here += [f"/{path}" for path in sources()]  # of the whole repository
+    gone = {name for name in files_named(page(package)) if not any(path.endswith(f"/{name}") for path in here)}
+    assert gone == set()
+
+
 # -- what is said of the code -----------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from torch import fx
 from aotgrad.autograd_graph.missing_gradients import ANSWERS
 from aotgrad.partitioning.partition import has_effect, must_run, runs_in_backward
 from aotgrad.random_operators import draws
-from aotgrad.recording.histories import APART, HISTORY
+from aotgrad.recording.histories import DETACHED, HISTORY
 from aotgrad.tensors.functional import memory_of
 from aotgrad.tensors.symbols import symbols_of
 from aotgrad.torch_versions import aten, pytree
@@ -36,7 +36,7 @@ _FILLED: dict[Any, Callable[..., Any]] = {
 """Operators that make a tensor like another one, and the number that it is filled with."""
 
 
-def forget_what_only_tells_a_size(joint: JointGraph) -> JointGraph:
+def replace_ones_like(joint: JointGraph) -> JointGraph:
     """Replaces tensors of ones like a loss, from which a program's own gradients start, by ones of its size: then
     neither its work nor what that reads is needed.
 
@@ -104,7 +104,7 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
         node.meta.update((HISTORY, gone.get(before, before)) for before in _history(node))
         if not _is_repeatable(node) or not returned.isdisjoint(_memories(node)):
             continue
-        noted = node.meta.get(ANSWERS), APART in node.meta, node.meta.get(HISTORY)
+        noted = node.meta.get(ANSWERS), DETACHED in node.meta, node.meta.get(HISTORY)
         key = (node.target, runs_in_backward(node), noted, _frozen(node.args), _frozen(node.kwargs))
         known = first.setdefault(key, node)
         if known is not node and _take_over_views(known, node, sharing):
@@ -178,7 +178,7 @@ def _frozen(value: object) -> Any:
 
 JOINT_PASSES: Sequence[JointPass] = (
     forget_unread_statistics,
-    forget_what_only_tells_a_size,
+    replace_ones_like,
     read_constants_in_place,
     share_equal_work,
     drop_dead_code,

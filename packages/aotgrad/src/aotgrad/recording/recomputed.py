@@ -12,7 +12,7 @@ from typing import Any
 from torch import fx
 
 from aotgrad.random_operators import draws
-from aotgrad.recording.histories import APART
+from aotgrad.recording.histories import DETACHED
 from aotgrad.torch_versions import aten
 
 REPEATS = "repeats"
@@ -47,7 +47,7 @@ def _equal_work(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
         elif repeats or node.meta.get("phase") != "backward":
             # By the nodes that stand for its operands: equal work on equal values is equal.
             given = fx.map_arg((node.args, dict(node.kwargs)), lambda source: same[source])
-            same[node] = first.setdefault((node.target, repr(given), APART in node.meta), node)
+            same[node] = first.setdefault((node.target, repr(given), DETACHED in node.meta), node)
         else:
             same[node] = node
     return same

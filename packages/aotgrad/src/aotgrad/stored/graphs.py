@@ -26,7 +26,7 @@ from torch import fx
 from aotgrad.backward.plan import Graphs, Plan
 from aotgrad.facts import Facts
 from aotgrad.partitioning.partition import Half
-from aotgrad.recording.histories import APART, HISTORY
+from aotgrad.recording.histories import DETACHED, HISTORY
 from aotgrad.recording.recomputed import REPEATS
 from aotgrad.stored.values import Plain, Unwritable, read, write
 from aotgrad.tensors.fakes import Fakes
@@ -40,7 +40,7 @@ _OF_TRACING = frozenset(
     {"source", "stack_trace", "nn_module_stack", "location", "roles", "copied before it is overwritten"}
 )
 """Notes of nodes that nobody reads once a graph is cut, but who tells of the user's line."""
-_OF_HISTORIES = frozenset({APART, HISTORY, REPEATS})
+_OF_HISTORIES = frozenset({DETACHED, HISTORY, REPEATS})
 """Notes that are read of the joint graph alone."""
 _OTHERS = frozenset({"aotgrad_functional"})
 """Operators that are made while a graph is traced."""

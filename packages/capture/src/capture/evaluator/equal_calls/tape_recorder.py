@@ -1,4 +1,4 @@
-"""Taking a tape: the events of one call under evaluation, as long as nothing happens that a tape cannot tell."""
+"""Records a tape: the events of one call under evaluation, as long as nothing happens that a tape cannot tell."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def fact_of_object(obj: Any, kind: type) -> tuple[object, ...]:
     raise Refused
 
 
-class Taking:
+class TapeRecorder:
     """A tape as it is being taken; ``depth`` is the number of frames at the call."""
 
     def __init__(self, tape: Tape, depth: int, shares_memory: Callable[[TensorValue], bool]) -> None:
