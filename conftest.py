@@ -103,6 +103,7 @@ class Captured:
 
     def __init__(self) -> None:
         self.evaluated = self.captured = self.looked = 0
+        self.reasons: list[str] = []
 
     def watch(self) -> None:
         """Counts what the modules do that are imported now: they may be others than in the test before.
@@ -127,6 +128,8 @@ class Captured:
                 # By its name: the class is another one where the modules were imported anew.
                 self.looked += any(kind.__name__ == "CaptureError" for kind in type(error).__mro__)
                 raise
+            if made.stopped is not None:
+                self.reasons.append(f"{made.stopped.location}: {made.stopped.reason.explanation}")
             whole = made.stopped is None or made.stopped.reason.kind == "exception"
             self.captured += made.graph is not None or (made.code is not None and whole)
             return made
@@ -150,12 +153,14 @@ class Captured:
     def pytest_runtest_call(self, item: pytest.Item) -> object:
         self.watch()
         self.evaluated = self.captured = self.looked = 0
+        self.reasons.clear()
         result = yield
         mark = item.get_closest_marker("without_graphs")
         cases = None if mark is None else mark.kwargs.get("cases")
         meant = mark is not None and (cases is None or cases == "some" or item.callspec.id in cases)
         if self.evaluated and not self.captured and not self.looked and not meant:
-            pytest.fail("frames were evaluated and nothing was captured: look at the records, or say why there is none")
+            why = "; ".join(self.reasons)
+            pytest.fail(f"frames were evaluated and nothing was captured: look at the records, or say why ({why})")
         if self.captured and meant and cases != "some":
             pytest.fail("it is said to be without graphs, and there is one")
         return result

@@ -215,6 +215,10 @@ def _changes(draw: random.Random, scope: holes.Scope) -> list[str]:
     return [holes.fill(line, tensors, draw) if "<var>" in line else line for line in lines] or ["pass"]
 
 
+BESIDE_A_THREAD = "Runs beside a thread that waits."
+"""In a docstring: beside other threads more is asked before effects are written, and less is captured."""
+
+
 def written(
     tops: list[str], made: list[str], lines: list[str], after: list[str], changes: list[list[str]], seed: int
 ) -> str:
@@ -231,8 +235,9 @@ def written(
     every = [
         name for name in arguments.NAMES if mentions(name, used) and any(line.startswith(name + " =") for line in kept)
     ]
+    beside = f"  {BESIDE_A_THREAD}" if seed % 2 else ""
     parts = [
-        f'"""Made by the search from seed {seed}."""\n\n' + HEAD.strip(),
+        f'"""Made by the search from seed {seed}.{beside}"""\n\n' + HEAD.strip(),
         *classes,
         "\n".join(["def make():", *indented([*kept, "return dict(" + ", ".join(f"{n}={n}" for n in every) + ")"])]),
         "\n".join([f"def program({', '.join(n for n in names if n in every)}):", *indented(lines)]),

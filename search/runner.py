@@ -13,6 +13,7 @@ from typing import Any
 
 import capture
 from search.documented import Case, documented
+from search.generator import BESIDE_A_THREAD
 from search.judge import Difference, differ
 from search.observed import Sight
 from search.program import (
@@ -79,12 +80,11 @@ def compiler(backend: str, log: capture.Log | None = None) -> Compiler:
 
 
 def judge(text: str, backend: str) -> Verdict:
-    """The verdict on a text, run in eager and compiled by a backend, beside a thread that waits: more is asked before
-    effects are written where there are others."""
+    """The verdict on a text, run in eager and compiled by a backend; beside a thread that waits if the text says so."""
     capture.reset()
     # Graphs are counted where capture alone is searched.
     log = capture.Log() if backend == "eager" else None
-    with beside_a_thread():
+    with beside_a_thread() if BESIDE_A_THREAD in text else contextlib.nullcontext():
         return compared(text, compiler(backend, log), log, partial(watching, backend))
 
 

@@ -36,6 +36,23 @@ OPEN = {"eager": 0.005, "aot_eager": 0.02, "inductor": 0.05}
 runs find, since a minute's programs are few.  To be lowered to none."""
 
 
+WITHOUT_GRAPHS = [
+    "a_checkpoint_in_inference_mode",
+    "a_gradient_of_another_shape",
+    "a_number_is_given_to_dropout",
+    "a_second_backward_adds_before_it_fails",
+    "a_truth_is_taken_from_and_nobody_reads_it",
+    "a_view_changes_shape_in_inference_mode",
+    "a_weight_is_assigned_as_its_own_gradient",
+    "an_argument_changes_shape_in_place",
+    "effects_before_a_refused_reduction",
+]
+
+
+@pytest.mark.without_graphs(
+    "programs of errors and of what is left to CPython: that they are, and go on behind it, is what was mended",
+    cases=[f"{backend}-{name}" for backend in ("aot_eager", "inductor") for name in WITHOUT_GRAPHS],
+)
 @pytest.mark.parametrize("path", SEEDS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_was_found_stays_mended(path, backend):

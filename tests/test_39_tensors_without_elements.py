@@ -72,3 +72,37 @@ def test_nothing_comes_out_as_in_eager(name, followed, backend):
         assert str(found) == str(expected), shape
         breaks |= bool(compile_api.report(compiled).breaks)
     assert breaks == (name in REFUSED), "add it to the list, or take it off"
+
+
+FUSED = {  # a product makes memory of its own, which what is fused behind it reads
+    "a loss": lambda y: y.square().mean(),
+    "sums along each": lambda y: [y.exp().sum(dim) for dim in (0, 1, (0, 1))],
+    "products and counts": lambda y: [y.prod(1), (y > 0).any(0), (y > 0).all(1), (y > 0).sum()],
+    "written and summed": lambda y: [z := y.tanh() * 2, z.sum(0), z.sum(1), z.mT.contiguous()],
+    "a norm": lambda y: y / y.norm(dim=0, keepdim=True),
+    "a window": lambda y: y[:, :1].flip(0) + y.sum(0),
+}
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 3), (2, 0, 3), (0, 3), (1, 3)], ids=str)
+@pytest.mark.parametrize("columns", [0, 1, 2])
+@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_nothing_is_read_where_there_is_nothing(name, columns, shape):
+    def step(x, linear):
+        loss = sum(each.float().sum() for each in torch.utils._pytree.tree_leaves(FUSED[name](linear(x))))
+        loss.backward()
+        return loss
+
+    outcomes = []
+    for function in (step, compile_api.compile(step)):
+        torch.manual_seed(0)
+        linear = torch.nn.Linear(3, columns)
+        outcomes.append(
+            [(function(torch.ones(shape), linear).detach(), *map(grad, linear.parameters())) for _ in "123"]
+        )
+    torch.testing.assert_close(*outcomes, equal_nan=True)
+
+
+def grad(parameter):
+    return parameter.grad.clone()

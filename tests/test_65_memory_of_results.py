@@ -22,7 +22,7 @@ def shared(given, results):
     memory = [each.untyped_storage()._cdata if each.numel() else object() for each in tensors]
     return (
         [pair for pair in pairs if memory[pair[0]] == memory[pair[1]]],
-        [(each.storage_offset(), each.untyped_storage().nbytes(), each._is_view()) for each in made],
+        [(each.storage_offset(), each.untyped_storage().nbytes()) for each in made],
     )
 
 
@@ -54,15 +54,16 @@ def test_a_state_is_written_to():
     torch.testing.assert_close(loss(compiled), loss(network))
 
 
-OPERATORS = [
-    each for each in op_db if torch.float32 in each.dtypes and not each.name.startswith(("empty", "new_empty"))
-]
+# No values to compare; a GPU's own; torch does not say that their results are views, and docs/faq.md does.
+LEFT_OUT = ("empty", "new_empty", "jiterator", "unsafe_")
+OPERATORS = [each for each in op_db if torch.float32 in each.dtypes and not each.name.startswith(LEFT_OUT)]
 
 
 def plain(value):
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
+@pytest.mark.filterwarnings("ignore")  # of what is in beta, sparse, deprecated
 @pytest.mark.parametrize(("backend", "count"), [("aot_eager", 60), ("inductor", 10)])
 def test_results_of_operators(backend, count):
     differ = []

@@ -42,6 +42,7 @@ class Undoing:
         self.copied = copied
         self.watched = watched
         self.switched = switched
+        self.places = copied, watched, switched  # as they stand in the signature
         self._final: dict[int, BaseException] = {}
 
     def __call__(self, *args: object) -> object:

@@ -152,7 +152,7 @@ def called_written(parts: Parts) -> Data:
     promises = bool(getattr(compiled, "all_or_nothing", False))
     undone = modes = None
     if isinstance(called, Undoing):
-        undone, called = [list(called.copied), list(called.watched)], called.compiled
+        undone, called = [list(places) for places in called.places], called.compiled
     if isinstance(called, PuttingModesBack):
         modes, called = list(called.devices), called.compiled
     assert called is compiled

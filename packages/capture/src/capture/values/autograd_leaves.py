@@ -17,8 +17,6 @@ from typing import Any
 
 import torch
 
-"""Of torch's words for what was used up, those that no other error has."""
-
 
 def asking_for_histories() -> AbstractContextManager[object]:
     """A context in which histories may be asked for.

@@ -228,6 +228,11 @@ def _rely_on_distinct_group(ctx: Tracer, changed: Sequence[Value], others: Seque
         _guard_distinct(ctx, held, [*other_coming, *other_held])
 
 
+def rely_on_none_of(ctx: Tracer, values: Sequence[Value], others: Sequence[Value]) -> None:
+    """Relies on some tensors being neither each other nor one of the others."""
+    _rely_on_distinct_group(ctx, list(dict.fromkeys(values)), others)
+
+
 def _by_origin(values: Sequence[Value]) -> tuple[list[Source], list[Source]]:
     """The paths that begin at an argument, and those that do not."""
     paths = [value.source for value in values if value.source is not None]

@@ -212,6 +212,7 @@ class Context:
             place = place.args[0]  # type: ignore[union-attr]
         name = place.buffer
         body: tuple[Statement, ...]
+        value = _unless_never_read(value, domain if domain is not None else target.sizes)
         if mode == "set" and not bindings:
             # The value is named like its buffer: a kernel that takes over its readers then finds it by that name, and
             # reads no memory.
@@ -241,6 +242,7 @@ class Context:
             # Every axis that is reduced may have one element: then there is no loop, and each result is its element.
             if reduced:
                 name = f"t{next(self._counter)}"
+                value = _unless_never_read(value, like.sizes)
                 statements.append(Reduce(name, kind, value, dtype))
                 results.extend(_parts(name, kind, dtype))
             else:
@@ -329,6 +331,17 @@ class Context:
 def read_buffers(expr: Expr) -> frozenset[str]:
     """The buffers an expression reads."""
     return frozenset(load.buffer for load in loads(expr))
+
+
+def _unless_never_read(value: Expr, domain: Sequence[Index]) -> Expr:
+    """The value, or nothing that reads memory where a loop over the domain makes no step.
+
+    A dimension without elements has no index: what is read there would be read ahead of that loop, where there is no
+    memory.
+    """
+    if ZERO not in domain:
+        return value
+    return Const(False if value.dtype == torch.bool else 0.0 if value.dtype.is_floating_point else 0, value.dtype)
 
 
 def _is_transposed(buffer: Buffer) -> bool:

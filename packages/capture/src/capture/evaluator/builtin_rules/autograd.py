@@ -23,6 +23,7 @@ from capture.torch_versions import set_grad_enabled
 from capture.values.autograd_leaves import History, has_known_history, keep
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import FALSE, NONE, TRUE, is_none
+from capture.values.identity import rely_on_none_of
 from capture.values.sequence import ListValue, SequenceValue
 from capture.values.tensor import SET_DATA, TensorValue
 
@@ -58,11 +59,7 @@ def _gradients(ctx: World, outputs: Value, inputs: Value, *rest: Value, **option
         _rely_on_no_hooks(ctx, value)
     inner = [value.fake.grad_fn for value in wanted if value.source is not None and not _is_leaf(ctx, value)]
     history = History([output.fake for output in _tensors(ctx, outputs)], until=inner)
-    made = {id(leaf) for leaf in ctx.leaves}
-    # Every origin has to be an input of the graph, or a leaf that was made in it.
-    for origin in history.origins:
-        if origin not in ctx.tensors and origin not in made:
-            ctx.stop(Kind.AUTOGRAD, _outside(ctx, history))
+    _rely_on_origins(ctx, history, wanted)
     # It passes a tensor that came with a history, whose further way this graph does not know.
     if any(step in history.steps and step not in inner for _, step in ctx.graph.arrived.values()):
         ctx.stop(Kind.AUTOGRAD, _outside(ctx, history))  # with the next call it may lead elsewhere
@@ -74,6 +71,22 @@ def _gradients(ctx: World, outputs: Value, inputs: Value, *rest: Value, **option
     # Steps that a second backward would find freed: results of theirs leave the graph without a history.
     ctx.graph.used_up.update(history.used_up(ctx.graph.readers))
     return found
+
+
+def _rely_on_origins(ctx: World, history: History, wanted: Sequence[TensorValue]) -> None:
+    """Relies on the history beginning in later calls where it does now, and at as many objects.
+
+    Every origin has to be an input of the graph, or a leaf that was made in it.  What is wanted is none of the others:
+    its gradient would be theirs as well.
+    """
+    made = {id(leaf) for leaf in ctx.leaves}
+    for origin in history.origins:
+        if origin in ctx.tensors:
+            _is_leaf(ctx, ctx.tensors[origin])  # it may come with a history that leads to what is wanted
+        elif origin not in made:
+            ctx.stop(Kind.AUTOGRAD, _outside(ctx, history))
+    origins = [ctx.tensors[origin] for origin in history.origins if origin in ctx.tensors]
+    rely_on_none_of(ctx, wanted, [origin for origin in origins if origin not in wanted])
 
 
 @rule(torch.Tensor.backward, kinds=(TensorValue,))
