@@ -60,25 +60,37 @@ FOLDERS = ("packages", "tests", "search", "corpus", "benchmarks", "examples")
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@functools.cache
+def sources():
+    """The text of every Python file that is written by hand, by its path: packages, tests and tools."""
+    paths = [*ROOT.glob("*.py"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+
+
 def too_long(lines_of, most):
     return {name: lines for name, lines in lines_of.items() if lines > most}
 
 
 def test_modules_stay_small():
-    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    assert len(paths) > 1000
-    lines = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in paths}
+    assert len(sources()) > 1000
+    assert {"noxfile.py", "conftest.py", "tests/conftest.py", "corpus/runner.py"} <= sources().keys()
+    lines = {path: text.count("\n") for path, text in sources().items()}
     assert too_long(lines, 550), "the rule sees modules"
     assert not too_long(lines, 600), "split them by subject"
 
 
+def lines_of_functions(path, text):
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, FUNCTIONS):
+            yield f"{path}:{node.lineno}:{node.name}", node.end_lineno - node.lineno + 1
+
+
 def test_functions_stay_small():
-    lines = {
-        f"{name}:{node.name}:{node.lineno}": node.end_lineno - node.lineno + 1
-        for name, tree in modules().items() for node in ast.walk(tree) if isinstance(node, FUNCTIONS)
-    }  # fmt: skip
-    assert too_long(lines, 30), "the rule sees functions"
+    lines = dict(each for path, text in sources().items() for each in lines_of_functions(path, text))
+    for folder in FOLDERS[:-1]:
+        assert too_long({name: count for name, count in lines.items() if name.startswith(folder)}, 20), "it is seen"
     assert not too_long(lines, 50), "what one does is more than one thing"
+    assert dict(lines_of_functions("a.py", "def f():\n    def g():\n        pass\n")) == {"a.py:1:f": 3, "a.py:2:g": 2}
 
 
 # -- imports ----------------------------------------------------------------------------------------------------------
@@ -458,6 +470,24 @@ def defined(tree):
 
 def test_there_are_ten_questions():
     assert len(ANSWERS) == 10
+
+
+# -- drawings ---------------------------------------------------------------------------------------------------------
+
+
+def files_named(text):
+    """Python files that a page names, with the folder where it says one."""
+    return set(re.findall(r"(?<![\w/.-])\w[\w/]*\.py\b", text))
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_a_packages_page_names_files_that_are_there(package):
+    assert files_named("a.py, b/c.py ── d.py; not packages/compile-api/x.py") == {"a.py", "b/c.py", "d.py"}
+    folder = ROOT / "packages" / package.replace("_", "-")
+    here = [f"/{path.relative_to(folder)}" for path in folder.rglob("*.py")]
+    here += [f"/{path}" for path in sources()]  # of the whole repository
+    gone = {name for name in files_named(page(package)) if not any(path.endswith(f"/{name}") for path in here)}
+    assert gone == set()
 
 
 # -- what is said of the code -----------------------------------------------------------------------------------------

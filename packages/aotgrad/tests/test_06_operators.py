@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 import aotgrad
 from aotgrad.errors import FailsOnFakes
 from aotgrad.pre_autograd.mismatched_operands import refuse_misfits
+from aotgrad.random_operators import may_draw
 
 samples_of_torch = pytest.importorskip(
     "torch.testing._internal.common_methods_invocations", reason="they need expecttest", exc_type=ImportError
@@ -153,6 +154,38 @@ OPERATORS = [
 def test_first_sample(op):
     dtype = torch.float32 if op.supports_dtype(torch.float32, "cpu") else min(op.dtypes, key=str)
     outcome(op, next(iter(samples(op, dtype))))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_whatever_moves_the_generator_is_known_to_draw():
+    known, drawing = set(), set()
+    for op in OPERATORS:
+        dtype = torch.float32 if op.supports_dtype(torch.float32, "cpu") else min(op.dtypes, key=str)
+        sample, names = next(iter(op.sample_inputs("cpu", dtype))), Called()
+        before = torch.manual_seed(0).get_state()  # as `evaluate` seeds
+        try:
+            with names:
+                evaluate(op.op, sample)
+        except (RuntimeError, NotImplementedError):
+            continue  # this release of torch has no kernel of it for the CPU
+        if not torch.equal(torch.get_rng_state(), before):
+            drawing.add(name_of(op))
+        if any(map(may_draw, names.called)):
+            known.add(name_of(op))
+    assert drawing, "some draw"
+    assert drawing <= known
+
+
+class Called(TorchFunctionMode):
+    """Notes the functions of torch that are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.called = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.called.append(func)
+        return func(*args, **(kwargs or {}))
 
 
 def test_attention_of_doubles_computes_in_doubles():

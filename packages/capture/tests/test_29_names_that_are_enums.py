@@ -116,10 +116,26 @@ THING, TELLING = Thing(), Telling()
 NAMES = [*Text, *Mixed, Named("a"), Named("weight"), Hashed("a")]
 
 
-@pytest.mark.parametrize("function", BY_NAME.values(), ids=BY_NAME)
-def test_what_a_name_finds(function, check, x):
+BREAKS = {
+    "plainly": 1, "told": 1, "assigned": 2, "keyword": 1, "keyword kept": 1, "keyword of a dict": 1,
+    "keyword of a partial": 2, "getters": 2,
+}  # fmt: skip
+"""The number of breaks over a member of an enum, where there are any."""
+BREAKS_OF_A = {**BREAKS, "assigned": 3, "keyword": 0, "keyword of a module": 1}
+"""The same for the name "a", which is a parameter and an attribute of a class as well."""
+
+
+@pytest.mark.parametrize("kind", BY_NAME)
+def test_what_a_name_finds(kind, check, x):
     for name in NAMES:
-        check(function, x[0, :2], name, graphs=None, breaks=None)
+        if isinstance(name, enum.Enum):
+            breaks = (BREAKS_OF_A if name == "a" else BREAKS).get(kind, 0)
+            check(BY_NAME[kind], x[0, :2], name, graphs=None, breaks=breaks)
+        else:
+            # Other classes of texts may have methods of their own, which library code in between calls as often as it
+            # likes: releases of torch and Python differ.  Whatever is looked up by them, the graph ends there.
+            log = check(BY_NAME[kind], x[0, :2], name, graphs=None, breaks=None)
+            assert any(isinstance(record, capture.BreakRecord) for record in log.records())
 
 
 def test_a_member_names_what_is_read_in_one_graph(check, x):

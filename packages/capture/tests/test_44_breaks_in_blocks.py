@@ -238,7 +238,9 @@ def test_a_managers_exit_sees_the_exception(check, x, manager, fails):
                 raise ValueError("x")
         return a + 1, log
 
-    check(managed, x, graphs=None, breaks=None)
+    # The frame of a generator has a graph of its own; what reads the traceback that is thrown into it breaks twice.
+    is_generator = manager is written_as_a_generator
+    check(managed, x, graphs=3 if is_generator else 2, breaks=3 if is_generator and fails else 1)
 
 
 def test_what_the_program_has_let_go_is_gone(x):
@@ -353,9 +355,12 @@ WANTED_IN_VAIN = [deleted_but_wanted, deleted_twice, unbound_in_a_closure, bound
 WANTED_IN_VAIN += [unbound_in_a_cell, deleted_by_a_closure, unbound_behind_a_break, deleted_behind_a_break]
 
 
+BREAK_FIRST = [unbound_behind_a_break, deleted_behind_a_break, bound_in_one_branch]
+
+
 @pytest.mark.parametrize("play", WANTED_IN_VAIN)
 def test_a_variable_that_is_asked_for_in_vain(check, x, play):
-    check(play, x, 2 * x, graphs=None, breaks=None)
+    check(play, x, 2 * x, breaks=int(play in BREAK_FIRST))
 
 
 def test_a_variable_that_is_asked_for_in_vain_once(same):

@@ -23,6 +23,7 @@ WHOLE = {
     "a list": lambda a: (a.tolist(), a[0].long().tolist()),
     "what others are divided by": lambda a: (1 / a.max().item(), a * (a.sum().item() / a[1, 1].item())),
     "compared later": lambda a: a.sum().item() == a.sum().item(),
+    "a size": lambda a: a.reshape(-1)[: int((a > 2).sum().item())],
     "negative": lambda a: (-a.sum().item(), abs(a.min().item()), a * -a.max().item()),
 }
 
@@ -62,23 +63,30 @@ def test_a_whole_training_step_with_its_loss(check, x):
 
 
 BROKEN = {
-    "a branch": lambda a: a + 1 if a.mean().item() > 1 else a - 1,
-    "a size": lambda a: a.reshape(-1)[: int((a > 2).sum().item())],
-    "a key": lambda a: {a.sum().item(): 1, 15.0: a},
-    "membership": lambda a: (a.sum().item() in [15.0], a + 1),
-    "text": lambda a: (f"{a.mean().item():.2f}", a + 1),
-    "a power, whose rounding is another": lambda a: a ** a.max().item(),
-    "half precision, which eager multiplies by more digits": lambda a: a.half() * a.max().item(),
-    "rounding, which fails for infinity": lambda a: a * int(a.max().item()),
-    "a division by zero": lambda a: 1 / a[0, 0].item(),
-    "more than one number": lambda a: a.item(),
-    "a complex number": lambda a: a.to(torch.complex64)[0, 0].item(),
+    "a branch": (2, lambda a: a + 1 if a.mean().item() > 1 else a - 1),
+    "a key": (1, lambda a: {a.sum().item(): 1, 15.0: a}),
+    "membership": (2, lambda a: (a.sum().item() in [15.0], a + 1)),
+    "text": (2, lambda a: (f"{a.mean().item():.2f}", a + 1)),
+    "a power, whose rounding is another": (1, lambda a: a ** a.max().item()),
+    "half precision, which eager multiplies by more digits": (1, lambda a: a.half() * a.max().item()),
+    "rounding, which fails for infinity": (2, lambda a: a * int(a.max().item())),
+    "a complex number": (1, lambda a: a.to(torch.complex64)[0, 0].item()),
 }
+"""The number of graphs on both sides of the one break, and the function."""
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_where_python_or_another_rounding_depends_on_it_the_graph_breaks(check, x, name):
-    check(BROKEN[name], x, graphs=None, breaks=None)
+    graphs, function = BROKEN[name]
+    check(function, x, graphs=graphs, breaks=1)
+
+
+def test_a_division_by_zero_raises_out_of_the_graph(check, x):
+    check(lambda a: 1 / a[0, 0].item(), x)
+
+
+def test_more_than_one_number_is_refused_without_a_graph(check, x):
+    check(lambda a: a.item(), x, graphs=0)
 
 
 def test_a_float_that_varies_is_compiled_twice(same, x):

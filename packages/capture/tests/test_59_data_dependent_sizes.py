@@ -25,6 +25,7 @@ WHOLE = {
     "assignment by a mask": by_a_mask,
     "two of them": lambda a: torch.cat([a[a > 2], a[a < 2]]),
     "positions as index": lambda a: a[:, (a[0] > 0).nonzero()[:, 0]],
+    "a slice": lambda a: a.flatten()[: a[a > 2].shape[0]],
     "a new tensor of that size": lambda a: torch.zeros(a[a > 1].shape[0], 2) + 1,
 }
 
@@ -47,20 +48,21 @@ def test_gradients_through_a_mask(check, x):
 
 
 BROKEN = {
-    "a branch": lambda a: a + 1 if a[a > 2].numel() > 0 else a - 1,
-    "a loop": lambda a: [row * 2 for row in a[a > 2]],
-    "a size that has to fit": lambda a: a[a > 2] + torch.ones(3),
-    "a slice": lambda a: a.flatten()[: a[a > 2].shape[0]],
+    "a branch": (2, 1, lambda a: a + 1 if a[a > 2].numel() > 0 else a - 1),
+    "a loop": (2, 2, lambda a: [row * 2 for row in a[a > 2]]),
+    "a size that has to fit": (1, 1, lambda a: a[a > 2] + torch.ones(3)),
 }
+"""The numbers of graphs and breaks, and the function."""
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_where_python_depends_on_the_size_the_graph_breaks(check, x, name):
-    check(BROKEN[name], x, graphs=None, breaks=None)
+    graphs, breaks, function = BROKEN[name]
+    check(function, x, graphs=graphs, breaks=breaks)
 
 
 def test_a_size_that_does_not_fit_is_an_error_as_in_eager(check, x):
-    check(BROKEN["a size that has to fit"], x * 0, breaks=1)
+    check(BROKEN["a size that has to fit"][-1], x * 0, breaks=1)
 
 
 def test_the_setting_turns_it_off(same, x):

@@ -169,16 +169,32 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
-@pytest.mark.parametrize("mask", [[True, False], [], [2, 5], [1], True], ids=str)
-def test_what_a_mask_cannot_be_asked_is_refused_by_the_branch(question, mask, check):
+MASKS = [[True, False], [], [2, 5], [1], True]
+BREAKS = {
+    "all at once": [1, 1, 1, 0, 0],
+    "not": [2, 2, 2, 0, 0],
+    "computed": [1, 0, 1, 0, 0],
+    "a length first": [1, 1, 1, 0, 0],
+    "an index": [2, 0, 2, 0, 0],
+}
+"""The number of breaks over each mask.  A mask of one element is asked within the graph."""
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_what_a_mask_cannot_be_asked_is_refused_by_the_branch(kind, mask, check):
+    question = QUESTIONS[kind]
+
     def branch(mask):
         try:
             return mask + 1 if question(mask) else mask + 2
         except (RuntimeError, IndexError) as error:
             return mask + 3, str(error)
 
-    check(branch, torch.tensor(mask), graphs=None, breaks=None)
+    # What is computed first is a graph of its own.
+    computed_first = kind == "an index" or (kind == "computed" and mask in ([True, False], [2, 5]))
+    breaks = BREAKS[kind][MASKS.index(mask)]
+    check(branch, torch.tensor(mask), graphs=2 if computed_first else 1, breaks=breaks)
 
 
 def asserting(x):

@@ -139,9 +139,12 @@ def raised_after_a_break(a):
         raise KeyError("b")
 
 
-@pytest.mark.parametrize("function", [tried, one_behind_the_other, broken_under_it, raised_after_a_break])
-def test_breaks_and_holds_it_all_the_same(check, x, function):
-    check(function, x, graphs=None, breaks=None)
+@pytest.mark.parametrize(
+    ("function", "graphs", "breaks"),
+    [(tried, 1, 1), (one_behind_the_other, 2, 1), (broken_under_it, 2, 2), (raised_after_a_break, 1, 2)],
+)
+def test_breaks_and_holds_it_all_the_same(check, x, function, graphs, breaks):
+    check(function, x, graphs=graphs, breaks=breaks)
 
 
 def test_waits_for_a_lock_that_is_held(x):

@@ -11,7 +11,7 @@ import torch
 
 import capture
 import capture.values
-from capture.bytecode.instructions import TREATED_APART
+from capture.bytecode.instructions import SPECIAL_DECODERS
 from capture.bytecode.versions import SPELLED, SPELLINGS, SYMBOLS
 from capture.entry.kinds_of_values import KINDS
 from capture.evaluator import wrap_rules
@@ -69,7 +69,7 @@ def opcodes_of_code():
 def neutral(raw):
     """The neutral opcodes that stand for a raw one; those that are taken apart one by one stand for handled ones."""
     spelled = {part for spelling in SPELLINGS if spelling.raw == raw for part in spelling.parts}
-    return spelled or (set() if raw in TREATED_APART else {raw})
+    return spelled or (set() if raw in SPECIAL_DECODERS else {raw})
 
 
 def test_each_opcode_has_a_handler_or_a_reason():

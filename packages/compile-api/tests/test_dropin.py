@@ -121,7 +121,7 @@ def test_what_has_no_meaning_here_is_said_once():
 
 
 def test_every_option_of_torchs_generator_is_known_without_importing_it():
-    from compile_api.asked import torchs_options
+    from compile_api.torchs_arguments import torchs_options
 
     assert {
         "triton.cudagraphs",

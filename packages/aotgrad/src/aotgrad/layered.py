@@ -35,8 +35,8 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[object], options:
 def _layers_of(gm: fx.GraphModule, example_inputs: Sequence[object], *, images: bool) -> Split | None:
     """The graph in layers; None unless its nodes tell their values, of these very example inputs."""
     placeholders = gm.graph.find_nodes(op="placeholder")
-    told = [node.meta.get("example_value") for node in placeholders]
-    if len(told) != len(example_inputs) or any(a is not b for a, b in zip(told, example_inputs, strict=True)):
+    described = [node.meta.get("example_value") for node in placeholders]
+    if len(described) != len(example_inputs) or any(a is not b for a, b in zip(described, example_inputs, strict=True)):
         return None
     if any(map(is_wrapped, example_inputs)):
         return None

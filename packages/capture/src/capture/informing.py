@@ -65,7 +65,7 @@ def _matches(pattern: str | Pattern, text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _PlacedWarning:
     warning: Warning
     filename: str
     line: int
@@ -93,12 +93,16 @@ class _Told:
 
 def inform(warning: Warning, where: Location | None = None) -> None:
     """Tells of ``warning``, at a line of the program: the one that called us, where none is given."""
-    told = _Told(warning, where.filename, where.line) if where is not None else _Told(warning, *_calling_line())
+    notice = (
+        _PlacedWarning(warning, where.filename, where.line)
+        if where is not None
+        else _PlacedWarning(warning, *_calling_line())
+    )
     waiting = state.PROCESS.of_thread.notices
     if waiting is not None:
-        waiting.append(told)
+        waiting.append(notice)
     else:
-        told.give()
+        notice.give()
 
 
 class Waiting:
@@ -108,10 +112,10 @@ class Waiting:
     """
 
     def __init__(self) -> None:
-        self._told: list[state.Notice] = []
+        self._notices: list[state.Notice] = []
 
     def __bool__(self) -> bool:
-        return bool(self._told)
+        return bool(self._notices)
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
@@ -120,7 +124,7 @@ class Waiting:
         if here.notices is not None:
             yield
             return
-        here.notices = self._told
+        here.notices = self._notices
         try:
             yield
         finally:
@@ -129,26 +133,26 @@ class Waiting:
     def tell(self) -> None:
         """Gives all of them, and then raises the first that is to be raised."""
         to_raise = self._given()
-        for told in to_raise[1:]:
-            told.show()
+        for notice in to_raise[1:]:
+            notice.show()
         if to_raise:
             raise to_raise[0].warning
 
     def show(self) -> None:
         """Shows all of them, where another error is on its way."""
-        for told in self._given():
-            told.show()
+        for notice in self._given():
+            notice.show()
 
     def _given(self) -> list[state.Notice]:
         """The notices that are to be raised; the others are given."""
-        told, self._told = self._told, []
-        return [each for each in told if _is_to_be_raised(each)]
+        notices, self._notices = self._notices, []
+        return [each for each in notices if _is_to_be_raised(each)]
 
 
-def _is_to_be_raised(told: state.Notice) -> bool:
+def _is_to_be_raised(notice: state.Notice) -> bool:
     try:
-        told.give()
-    except type(told.warning):
+        notice.give()
+    except type(notice.warning):
         return True
     return False
 

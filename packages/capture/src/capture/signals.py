@@ -130,8 +130,8 @@ def set_by_a_thread(error: BaseException) -> bool:
 
 
 def _says_nothing(error: BaseException) -> bool:
-    told = all(type(arg) is str and arg.startswith(_SAID_BY_FX) for arg in error.args)
-    return told and not isinstance(error, _WITHOUT_A_WORD)
+    is_of_fx = all(type(arg) is str and arg.startswith(_SAID_BY_FX) for arg in error.args)
+    return is_of_fx and not isinstance(error, _WITHOUT_A_WORD)
 
 
 def raised_by_a_handler(error: BaseException) -> bool:

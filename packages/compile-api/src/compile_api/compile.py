@@ -20,7 +20,7 @@ from compile_api.observing import keeping, keeps, observed, spares_single_runs
 from compile_api.options import Overrides, resolve, tell_of_unused
 from compile_api.progress import Progress
 from compile_api.state import STATE
-from compile_api.tested import tell_of_newer
+from compile_api.tested import warn_of_newer
 from compile_api.torch_versions import call_impl_of, compiled_call_impl_of
 from compile_api.warm_start.artefacts import Artefacts
 from compile_api.warm_start.store import FrameStore
@@ -71,7 +71,7 @@ def compile(
     options: overrides of single settings by name, or ``CompileOptions``.
     disable: leave the function as it is.
     """
-    tell_of_newer(str(torch.__version__), inform, STATE.newer_torch_told)
+    warn_of_newer(str(torch.__version__), inform, STATE.newer_torch_warned)
     chosen = resolve(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options)
     entry = lookup(backend)
     if disable:

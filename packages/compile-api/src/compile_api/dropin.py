@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 import torch
 
 from compile_api import logs, torchs_settings
-from compile_api.asked import settings, torchs_logs, understood_options
 from compile_api.backends import CompilerFn, lookup
 from compile_api.compile import compile
 from compile_api.errors import BackendNotReady, BadOption, CompileApiError, UnknownBackend
@@ -28,6 +27,7 @@ from compile_api.importing.deferred import deferral_of
 from compile_api.options import Overrides
 from compile_api.report import Report, ledgers_of, of_ledgers
 from compile_api.state import STATE
+from compile_api.torchs_arguments import settings, torchs_logs, understood_options
 from compile_api.torchs_errors import adopt
 from compile_api.torchs_names import replacements
 from compile_api.wrapper import OptimizedModule
@@ -52,7 +52,7 @@ def install() -> None:
             deferral = deferral_of(module)
             if deferral is not None and _put not in deferral.then:
                 deferral.then.append(_put)  # its own names come when it is loaded
-        STATE.served.put_back.append(torchs_settings.follow(STATE.served.told))
+        STATE.served.put_back.append(torchs_settings.follow(STATE.served.messages))
         STATE.served.put_back.append(trace_as_written())
         _follow_torchs_logs()
 
@@ -73,7 +73,7 @@ def uninstall() -> None:
             STATE.served.put_back.pop()()
         STATE.served.before.clear()
         STATE.served.ledgers.clear()
-        STATE.served.told.said.clear()  # the functions in torch's place keep it
+        STATE.served.messages.said.clear()  # the functions in torch's place keep it
         STATE.served.backend, STATE.served.switched_off = None, False
 
 
@@ -97,7 +97,7 @@ def _replacements() -> Mapping[str, Mapping[str, Any]]:
 
 
 def _made_replacements() -> Mapping[str, Mapping[str, Any]]:
-    table = {module: dict(names) for module, names in replacements(STATE.served.told, serve).items()}
+    table = {module: dict(names) for module, names in replacements(STATE.served.messages, serve).items()}
     table["torch.compiler"].update(set_default_backend=_set_default, get_default_backend=_default)
     table["torch._logging"] = {"set_logs": _set_logs}
     return table
@@ -114,7 +114,7 @@ def was_switched_off() -> bool:
 
 
 def _follow_torchs_logs() -> None:
-    wanted = torchs_logs(os.environ.get("TORCH_LOGS", ""), STATE.served.told)
+    wanted = torchs_logs(os.environ.get("TORCH_LOGS", ""), STATE.served.messages)
     if wanted:
         logs.set_logs(wanted, os.environ.get("COMPILE_LOGS", ""))
         if path := os.environ.get("TORCH_LOGS_OUT"):
@@ -125,7 +125,7 @@ def _set_logs(**switches: object) -> None:
     """``torch._logging.set_logs``: torch's own logs, and ours of the same names."""
     STATE.served.before["torch._logging", "set_logs"](**switches)
     names = ",".join(name for name, value in switches.items() if value and name != "modules")
-    logs.set_logs(torchs_logs(names, STATE.served.told))
+    logs.set_logs(torchs_logs(names, STATE.served.messages))
 
 
 def _set_default(backend: str | CompilerFn | None) -> None:
@@ -158,7 +158,7 @@ def serve(
     asked.update(_further(more))
     general = settings()
     # Settings that are sets and lists change without a call that could be watched: this is when they matter.
-    torchs_settings.tell_of_changes_in_place(STATE.served.told)
+    torchs_settings.report_changes_in_place(STATE.served.messages)
     how = _how(_default() if backend is None else backend, asked)
     if disable or general.disable:
         STATE.served.switched_off = True
@@ -206,7 +206,7 @@ def _further(more: Mapping[str, object]) -> Mapping[str, Any]:
             raise TypeError(f"torch.compile() got an unexpected keyword argument {name!r}")
     # Each call has versions of its own here, so they are isolated whether that is asked for or not.
     for name in (name for name, value in more.items() if value is not None and name not in _HONOURED):
-        STATE.served.told.once(f"torch.compile's argument {name!r} has no meaning for compile-api and is left out")
+        STATE.served.messages.once(f"torch.compile's argument {name!r} has no meaning for compile-api and is left out")
     return {"recompile_limit": more.get("recompile_limit")}
 
 
@@ -218,12 +218,16 @@ def _how(backend: str | CompilerFn, asked: Mapping[str, Any]) -> dict[str, Any]:
     general, limit = settings(), asked["recompile_limit"]
     ours: dict[str, object] = {}
     if isinstance(backend, str) and (nearest := _NEAREST.get(backend)) is not None:
-        STATE.served.told.once(f"backend {backend!r} looks into torch's compiler; compile-api takes {nearest!r} for it")
+        STATE.served.messages.once(
+            f"backend {backend!r} looks into torch's compiler; compile-api takes {nearest!r} for it"
+        )
         backend = nearest
     function = _function_behind(backend)
     mode, options = asked["mode"], asked["options"]
     if mode in _MODES:
-        STATE.served.told.once(f"the mode {mode!r} has no meaning for compile-api, which takes {_MODES[mode]!r} for it")
+        STATE.served.messages.once(
+            f"the mode {mode!r} has no meaning for compile-api, which takes {_MODES[mode]!r} for it"
+        )
         mode = _MODES[mode]
     backend = backend if callable(backend) else _ALIASES.get(backend, backend)
     if function is not None:  # as torch does: what its author documented goes to it
@@ -233,7 +237,7 @@ def _how(backend: str | CompilerFn, asked: Mapping[str, Any]) -> dict[str, Any]:
         backend, mode = (partial(function, **for_it) if for_it else function), None
     else:
         # torch's backends that do not generate code take any options and look at none.
-        ours = understood_options(options, STATE.served.told, others_ignore=backend != "inductor")
+        ours = understood_options(options, STATE.served.messages, others_ignore=backend != "inductor")
         ours = {**torchs_settings.generator_settings(), **ours}
     if limit is not None or general.recompile_limit is not None:
         ours.setdefault("recompile_limit", general.recompile_limit if limit is None else limit)

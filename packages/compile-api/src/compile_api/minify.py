@@ -142,21 +142,21 @@ class _Search:
         # Largest first, and the same number everywhere at once: dimensions that have to agree stay equal.
         for size in sorted({s for x in inputs if isinstance(x, torch.Tensor) for s in x.shape}, reverse=True):
             while size > 2:
-                smaller = [_cut(each, size, size // 2) for each in inputs]
+                smaller = [_narrowed(each, size, size // 2) for each in inputs]
                 if not self.fails_alike(gm, smaller):
                     break
                 inputs, size = smaller, size // 2
         return gm, inputs
 
 
-def _cut(value: object, size: int, smaller: int) -> Any:
+def _narrowed(value: object, size: int, smaller: int) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    cut = value.detach()
+    narrowed = value.detach()
     for dim, extent in enumerate(value.shape):
         if extent == size:
-            cut = cut.narrow(dim, 0, smaller)
-    return cut.clone().requires_grad_(value.requires_grad)
+            narrowed = narrowed.narrow(dim, 0, smaller)
+    return narrowed.clone().requires_grad_(value.requires_grad)
 
 
 # -- as a script --------------------------------------------------------------------------------------------------

@@ -119,8 +119,8 @@ class Report:
             lines.insert(len(lines) - 4, f"equal layers       {stacks}, compiled once")
         if self.kept:
             outcomes = Counter(each.outcome for each in self.kept)
-            told = ", ".join(f"{outcomes[each]} {each}" for each in ("taken up", "stored") if outcomes[each])
-            lines.append(f"warm start         {told or 'nothing taken up'}")
+            outcome = ", ".join(f"{outcomes[each]} {each}" for each in ("taken up", "stored") if outcomes[each])
+            lines.append(f"warm start         {outcome or 'nothing taken up'}")
         if own := self.own_kernels:
             lines.insert(
                 len(lines) - 2, f"your Triton kernels {len(own)} ({', '.join(sorted(set(own)))}), called as they are"
@@ -130,7 +130,7 @@ class Report:
         return lines
 
     def _stories(self) -> Iterable[str]:
-        yield from section("graph breaks", [_told(each.location, each.reason) for each in self.breaks])
+        yield from section("graph breaks", [_line(each.location, each.reason) for each in self.breaks])
         yield from section(
             "recompiled",
             # The guard that failed is enough here; what it had assumed stands in the record.
@@ -140,7 +140,7 @@ class Report:
             "not compiled", [f"{place(each.location)}: {each.reason.explanation}" for each in self.run_once]
         )
         yield from section("traced again", [f"{place(at)}: {why}" for at, why in self.traced_again])
-        yield from section("left to Python", [_told(each.location, each.reason) for each in self.left_alone])
+        yield from section("left to Python", [_line(each.location, each.reason) for each in self.left_alone])
         yield from section(
             "refused", [f"by {each.stage}: {first_line(each.reason)}; {each.consequence}" for each in self.refused]
         )
@@ -273,7 +273,7 @@ def first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _told(location: Location, reason: Reason) -> str:
+def _line(location: Location, reason: Reason) -> str:
     lines = [f"{place(location)}: {first_line(reason.explanation)}"]
     if location.source:
         lines.append(f"    {location.source}")

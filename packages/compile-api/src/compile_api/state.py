@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compile_api.ledger import Ledger
-from compile_api.told import Told
+from compile_api.messages import Messages
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class Served:
     """What there is to report of each call."""
     switched_off: bool = False
     """True if it was called and was to do nothing."""
-    told: Told = field(default_factory=Told)
+    messages: Messages = field(default_factory=Messages)
     backend: str | Callable[..., Any] | None = None
     """The argument of ``torch.compiler.set_default_backend``."""
     replacements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class State:
     served: Served = field(default_factory=Served)
     """The replacements in torch's modules, which are process-wide, and so is what we put into them."""
 
-    newer_torch_told: set[str] = field(default_factory=set)
+    newer_torch_warned: set[str] = field(default_factory=set)
     """The versions of torch that were reported as newer than those tested."""
 
 

@@ -41,10 +41,10 @@ def complaint(version: str) -> str:
     )
 
 
-def tell_of_newer(version: str, tell: Callable[[Warning], None], told: set[str]) -> None:
-    """Warns of a newer torch once, as long as ``told`` is kept."""
-    if version in told:
+def warn_of_newer(version: str, warn: Callable[[Warning], None], warned: set[str]) -> None:
+    """Warns of a newer torch once, as long as ``warned`` is kept."""
+    if version in warned:
         return
-    told.add(version)
+    warned.add(version)
     if said := complaint(version):
-        tell(NewerTorchWarning(said))
+        warn(NewerTorchWarning(said))

@@ -16,9 +16,9 @@ from typing import Any
 
 import capture
 from capture import ProgramSettings
-from compile_api.asked import SAME_SETTING
-from compile_api.told import Told
+from compile_api.messages import Messages
 from compile_api.torch_versions import ConfigModule
+from compile_api.torchs_arguments import SAME_SETTING
 
 _DYNAMO, _INDUCTOR, _FUNCTORCH = HOMES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
 
@@ -100,8 +100,8 @@ def generator_settings() -> dict[str, object]:
     return {ours: value for ours, value in found.items() if value != defaults[ours]}
 
 
-def follow(told: Told) -> Callable[[], None]:
-    """Settings act, and changes of others are told, until the function that is returned is called."""
+def follow(messages: Messages) -> Callable[[], None]:
+    """Settings act, and changes of others give messages, until the function that is returned is called."""
     capture.heed(read)
     modules: Any = ConfigModule
     if not (isinstance(modules, type) and issubclass(modules, ModuleType)):  # this torch has no such modules
@@ -112,10 +112,10 @@ def follow(told: Told) -> Callable[[], None]:
     def set_and_tell(module: ModuleType, name: str, value: object) -> None:
         genuine(module, name, value)
         if module.__name__ in HOMES and _is_unheeded(module, name, value):
-            told.of_mark(_sentence(module.__name__, name))
+            messages.of_mark(_sentence(module.__name__, name))
 
     modules.__setattr__ = set_and_tell  # type: ignore[method-assign,assignment]
-    _tell(told, lambda entry: not getattr(entry, "deprecated", False))  # to read those warns
+    _tell(messages, lambda entry: not getattr(entry, "deprecated", False))  # to read those warns
 
     def back() -> None:
         modules.__setattr__ = genuine  # type: ignore[method-assign]
@@ -124,16 +124,16 @@ def follow(told: Told) -> Callable[[], None]:
     return back
 
 
-def tell_of_changes_in_place(told: Told) -> None:
+def report_changes_in_place(messages: Messages) -> None:
     """Tells of sets, lists and dicts that differ from torch's defaults: they are changed without anybody being
     asked."""
-    _tell(told, lambda entry: isinstance(entry.default, set | list | dict))
+    _tell(messages, lambda entry: isinstance(entry.default, set | list | dict))
 
 
-def _tell(told: Told, concerned: Callable[[Any], bool]) -> None:
+def _tell(messages: Messages, concerned: Callable[[Any], bool]) -> None:
     for home in filter(None, map(sys.modules.get, HOMES)):
         for name in _changed(home, concerned):
-            told.once(_sentence(home.__name__, name))
+            messages.once(_sentence(home.__name__, name))
 
 
 def _changed(home: ModuleType, concerned: Callable[[Any], bool]) -> Iterator[str]:

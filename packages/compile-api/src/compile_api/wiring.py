@@ -229,12 +229,12 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
     compile_direction = compiler(direction)
 
     def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Boxed:
-        # What there is to tell waits for the first call (``telling``).
-        told = WaitingNotices()
+        # What there is to tell waits for the first call (``showing``).
+        notices = WaitingNotices()
         # What a signal's handler raises, a time limit say, is no mistake of ours.
-        with carry_deliveries(), told.gathered():
+        with carry_deliveries(), notices.gathered():
             compiled = forgiven(gm, example_inputs)
-        return telling(told, compiled) if told else compiled
+        return showing(notices, compiled) if notices else compiled
 
     def forgiven(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Boxed:
         try:
@@ -253,12 +253,12 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
     return compile_graph
 
 
-def telling(told: WaitingNotices, compiled: Boxed) -> Boxed:
+def showing(notices: WaitingNotices, compiled: Boxed) -> Boxed:
     """Tells at the first call what there is to tell of the compilation: an error of that loses nothing compiled."""
 
     def call(inputs: list[Any]) -> Sequence[Any]:
-        if told:
-            told.tell()
+        if notices:
+            notices.tell()
         return compiled(inputs)
 
     return call

@@ -258,7 +258,7 @@ class Manager:
         to an end.  True if the obstacle is likely to be gone at the next call: then this one is not worth a
         recording."""
         found = obstacle(self._driver, case.recordings, live, inputs)
-        alone = self.tree.stands_alone(case.recordings)
+        alone = self.tree.are_leaves(case.recordings)
         passing = [lent.stood_in_the_way(alone and lent.lender is case) for lent in found.in_the_way]
         passing += [self._moved(function, case, index, inputs[index], live) for index in found.moved]
         return bool(passing) and all(passing)

@@ -40,7 +40,7 @@ class Tree:
         dropped = list(recordings)
         self.recordings = [kept for kept in self.recordings if kept not in dropped]
 
-    def stands_alone(self, recordings: Sequence[Recording]) -> bool:
+    def are_leaves(self, recordings: Sequence[Recording]) -> bool:
         """True if nothing else is recorded after these."""
         return all(other in recordings or other.parent not in recordings for other in self.recordings)
 

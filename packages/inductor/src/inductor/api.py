@@ -21,9 +21,9 @@ from inductor.options import Options
 from inductor.report import Report
 from inductor.rewrites.layouts import as_eager_lays
 from inductor.state import STATE
-from inductor.stored.keeping import keep
 from inductor.stored.keys import NoKey, key_of_graph
-from inductor.stored.taking import take_up
+from inductor.stored.loading import take_up
+from inductor.stored.saving import keep
 from inductor.torch_versions import INSIDES
 
 

@@ -67,17 +67,17 @@ def remove_cached_files(folder: Path) -> None:
 
 class Cache:
     """A folder of entries, private to this user.  Where it cannot be written to, as on a full disk, a ``spare`` one
-    keeps the entries, and ``told`` gets the reason."""
+    keeps the entries, and ``on_failure`` gets the reason."""
 
     def __init__(
         self,
         folder: Path,
         limit_bytes: int,
         spare: Callable[[], Cache] | None = None,
-        told: Callable[[str], None] = lambda text: None,
+        on_failure: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.spare = spare
-        self.told = told
+        self.on_failure = on_failure
         self._instead_of_this: Cache | None = None
         self.folder = folder / _KERNELS
         self.tally = folder / _TALLY
@@ -156,7 +156,7 @@ class Cache:
             error = CacheError(text)
         if self.spare is None:
             raise error
-        self.told(str(error))
+        self.on_failure(str(error))
         self._instead_of_this = self.spare()
         return self._instead_of_this
 

@@ -23,7 +23,7 @@ class CompiledGraph:
     ``key`` is what ``inductor.load`` takes: None where nothing was stored, or where the graph holds tensors that only
     it has."""
 
-    __slots__ = ("_bytes", "_program", "_told", "call", "calling", "key", "report", "source")
+    __slots__ = ("_bytes", "_has_warned", "_program", "call", "calling", "key", "report", "source")
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class CompiledGraph:
         self.key: str | None = None
         self._program = program
         self._bytes = result_bytes
-        self._told = False
+        self._has_warned = False
 
     @property
     def kernels(self) -> tuple[CompiledKernel, ...]:
@@ -72,13 +72,13 @@ class CompiledGraph:
         if self.calling is not None:
             given = self.calling.complete(inputs)
             self.calling.check(given, named)
-            if self.calling.held and not self._told and torch.is_grad_enabled():
-                self._tell(self.calling)
+            if self.calling.held and not self._has_warned and torch.is_grad_enabled():
+                self._warn(self.calling)
         return self.call(given)
 
-    def _tell(self, calling: Calling) -> None:
+    def _warn(self, calling: Calling) -> None:
         """Warns, once, that parameters within the graph get no gradients."""
-        self._told = True
+        self._has_warned = True
         warnings.warn(
             f"{calling} holds parameters that require grad ({', '.join(calling.held)}), and a compiled graph computes "
             "no gradients: call it under torch.no_grad(), or make the parameters inputs, and graphs of forward and "

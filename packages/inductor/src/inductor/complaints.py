@@ -17,16 +17,16 @@ from inductor.state import STATE
 @contextmanager
 def complaints_heard(listener: Callable[[str], None]) -> Iterator[None]:
     """Has ``listener`` hear the complaints of this context, instead of warnings."""
-    before = STATE.hears_complaints.set(listener)
+    before = STATE.complaint_listener.set(listener)
     try:
         yield
     finally:
-        STATE.hears_complaints.reset(before)
+        STATE.complaint_listener.reset(before)
 
 
 def complain(text: str, *, stacklevel: int = 1) -> None:
     """Tells the listener, or warns where there is none."""
-    listener = STATE.hears_complaints.get()
+    listener = STATE.complaint_listener.get()
     if listener is not None:
         listener(text)
     else:

@@ -54,6 +54,8 @@ class Costs:
     """Elementwise work put into fewer rows of a reduction would lose its parallelism."""
     small_work: int = 1 << 15
     """Elements that are done before anybody would notice: a launch's worth on a GPU, one thread's on a CPU."""
+    most_compared: int = 3
+    """Sizes of which the largest or smallest is taken: each more names all others thrice; five take g++ a minute."""
     likely_size: int = 1 << 13
     """The value that a size known only at run time is assumed to have in estimates."""
 

@@ -41,7 +41,7 @@ from inductor.torch_versions import (
     to_functional_tensor,
 )
 
-TAKEN_APART = (
+DECOMPOSED = (
     "_chunk_cat", "_fused_rms_norm", "_fused_rms_norm_backward", "_prelu_kernel", "_prelu_kernel_backward",
     "_reshape_alias", "_safe_softmax", "_unsafe_index", "_unsafe_index_put", "_unsafe_masked_index",
     "_unsafe_masked_index_put_accumulate", "_weight_norm_interface", "addr", "affine_grid_generator", "alias_copy",
@@ -71,7 +71,7 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
     INSIDES.require_essentials()
     table: dict[OpOverload, Callable[..., Any]] = {
         overload: decomposition_table[overload]
-        for name in TAKEN_APART
+        for name in DECOMPOSED
         if (packet := getattr(aten, name, None)) is not None
         for overload in (getattr(packet, kind) for kind in packet.overloads())
         if overload in decomposition_table
@@ -370,7 +370,7 @@ def _is_ready(node: Node) -> bool:
         return False
     if node.target in LOWERINGS or node.target in LIBRARY:
         return True
-    return node.target.overloadpacket.__name__ not in TAKEN_APART and not _is_composite(node.target)
+    return node.target.overloadpacket.__name__ not in DECOMPOSED and not _is_composite(node.target)
 
 
 def _writes_input(node: Node) -> bool:

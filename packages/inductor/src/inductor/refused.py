@@ -22,8 +22,9 @@ _EVERYWHERE = frozenset({torch.float32, torch.float64})
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.layout, torch.device, torch.memory_format)
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _LONGEST_ASKED = 16
+"""Elements along an axis of a trial's operands.  No cost: an operator whose window does not fit them is not refused."""
 _LARGEST_ASKED = 1 << 22
-"""Elements of a result: whoever only asks makes none that is larger."""
+"""Elements of a result.  No cost: a trial makes none that is larger, whatever the program's numbers are."""
 _UNIMPLEMENTED = re.compile("not implemented for|not support", re.IGNORECASE)
 
 

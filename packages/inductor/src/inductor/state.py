@@ -13,7 +13,7 @@ from inductor.counting import Metrics
 
 
 def _nobody() -> ContextVar[Callable[[str], None] | None]:
-    return ContextVar("hears_complaints", default=None)
+    return ContextVar("complaint_listener", default=None)
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class State:
     metrics: Metrics = field(default_factory=Metrics)
     """Counts over all graphs: ``inductor.metrics``."""
 
-    hears_complaints: ContextVar[Callable[[str], None] | None] = field(default_factory=_nobody)
+    complaint_listener: ContextVar[Callable[[str], None] | None] = field(default_factory=_nobody)
     """The listener for things that a graph has to do without; where there is none they are warnings."""
 
     tracer: threading.Lock = field(default_factory=threading.Lock)

@@ -189,19 +189,19 @@ def _in_cache(
         failed = CacheError(f"there is no room in the kernel cache {store.folder} ({error})")
     if store.spare is None:
         raise failed
-    # Told only after the spare one has worked: its own error would say more.
+    # Reported only after the spare one has worked: its own error would say more.
     loaded = _in_cache(store.spare(), keys, into, found)
-    store.told(str(failed))
+    store.on_failure(str(failed))
     return loaded
 
 
 def open_cache(options: Options) -> Cache:
     """The user's cache, or where it cannot be used one that ends with the process."""
-    told = functools.partial(_tell_once, str(options.cache_folder()))
+    on_failure = functools.partial(_tell_once, str(options.cache_folder()))
     try:
-        return Cache(options.cache_folder(), options.cache_bytes, lambda: _of_this_process(options), told)
+        return Cache(options.cache_folder(), options.cache_bytes, lambda: _of_this_process(options), on_failure)
     except CacheError as error:
-        told(str(error))
+        on_failure(str(error))
         return _of_this_process(options)
 
 

@@ -69,12 +69,12 @@ def load(
     loaded = [Loaded(kernel, file, store, devices[kernel.kernel.name]) for kernel in kernels]
     with ThreadPoolExecutor(1) as beside:
         launchers = beside.submit(build_launchers, options)
-        compile_apart(loaded, options.build_processes)
+        compile_in_workers(loaded, options.build_processes)
         made = launchers.result()
     return {kernel.printed.kernel.name: kernel.launcher(made) for kernel in loaded}, file
 
 
-def compile_apart(kernels: Sequence[Loaded], processes: int | None = None) -> None:
+def compile_in_workers(kernels: Sequence[Loaded], processes: int | None = None) -> None:
     """Compiles each different kernel once, several at a time.  One that fails here fails again where it is needed."""
     different = {kernel.key(aligned=True): kernel for kernel in kernels if _blocks(kernel.printed) != 0}
     missing = [kernel for key, kernel in different.items() if kernel.store.find_data(f"{key}.cubin") is None]

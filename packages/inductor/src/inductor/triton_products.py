@@ -31,7 +31,7 @@ from inductor.schedule.memory import Work
 from inductor.schedule.products import Alternative, alternatives, partial_sums, split_k
 from inductor.toolchain import open_cache
 from inductor.torch_versions import pytree
-from inductor.triton_launch import Loaded, compile_apart, content, identity
+from inductor.triton_launch import Loaded, compile_in_workers, content, identity
 from inductor.triton_tune import random_numbers, seconds
 
 TILINGS = (
@@ -148,7 +148,7 @@ def _fastest(found: Alternative, work: Sequence[Work], graph: Graph, store: Cach
     ways = list(variants(found.kernel, graph, processors))
     buffers = {name: buffer for way in ways for name, buffer in way.buffers.items()} | graph.buffers
     # All at once by processes; below they are found in the cache.
-    compile_apart([_loaded(kernel, store, device) for way in ways for kernel in way.kernels])
+    compile_in_workers([_loaded(kernel, store, device) for way in ways for kernel in way.kernels])
     with torch.cuda.device(device):
         memory = _Memory(buffers, graph, {})
         library = [_run_of(work[number], memory, store, device) for number in found.replaced]

@@ -21,7 +21,7 @@ from inductor.ir.layout import Shape
 from inductor.launcher import Launchers
 from inductor.schedule.gpu import candidates
 from inductor.torch_versions import sleep
-from inductor.triton_launch import Loaded, compile_apart, content, identity
+from inductor.triton_launch import Loaded, compile_in_workers, content, identity
 
 
 def tuned(
@@ -71,7 +71,7 @@ def timings(printed: PrintedTritonKernel, device: int, store: Cache) -> dict[Sha
         text = f"{HEADER}\n\n{candidate.text}"
         loaded[shape] = Loaded(candidate, store.keep_text(f"{key_of([text])}.py", text), store, device)
     # All candidates at once, by processes; below they are found in the cache.
-    compile_apart(list(loaded.values()))
+    compile_in_workers(list(loaded.values()))
     with torch.cuda.device(device):
         arguments = _arguments(printed)
         runs = {shape: partial(_run, kernel.launcher(Launchers(None)), arguments) for shape, kernel in loaded.items()}

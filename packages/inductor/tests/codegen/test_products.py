@@ -200,7 +200,7 @@ class PretendedDevice:
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a device")
         monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
         monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
-        monkeypatch.setattr(triton_products, "compile_apart", lambda kernels: None)
+        monkeypatch.setattr(triton_products, "compile_in_workers", lambda kernels: None)
         monkeypatch.setattr(triton_products, "random_numbers", lambda numel, dtype: torch.randn(numel).to(dtype))
         monkeypatch.setattr(triton_products, "seconds", self.time)
         monkeypatch.setattr(triton_products.Loaded, "launcher", lambda loaded, _: partial(self.launch, loaded.printed))

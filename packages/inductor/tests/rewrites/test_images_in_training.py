@@ -9,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import inductor
 from inductor.ir.program import Call, Launch
 from inductor.lower import lower
-from inductor.rewrites.layouts import TURNED
+from inductor.rewrites.layouts import CHANNELS_INNERMOST
 from inductor.schedule import schedule
 
 BF16 = torch.bfloat16
@@ -44,7 +44,7 @@ def graph_of(values, on_gpu, function=step):
 
 
 def turned(gm):
-    return [node for node in gm.graph.nodes if TURNED in node.meta]
+    return [node for node in gm.graph.nodes if CHANNELS_INNERMOST in node.meta]
 
 
 def test_convolutions_get_and_give_images_as_the_library_wants_them():
@@ -104,7 +104,7 @@ def test_operators_of_eager_find_what_they_know(monkeypatch):
     z = graph.call_function(torch.ops.aten.relu.default, (x,))
     graph.output((y, z))
     gm = torch.fx.GraphModule({}, graph)
-    x.meta[TURNED] = z.meta[TURNED] = True
+    x.meta[CHANNELS_INNERMOST] = z.meta[CHANNELS_INNERMOST] = True
     image = torch.randn(2, 8, 6, 6)
     monkeypatch.setattr("inductor.pipeline.run", lambda *_: _cannot())
     with pytest.warns(RuntimeWarning, match="operator by operator"):

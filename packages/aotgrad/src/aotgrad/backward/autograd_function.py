@@ -16,7 +16,7 @@ from aotgrad.autograd_graph.saved_inputs import refuse_written
 from aotgrad.autograd_graph.saved_tensors import refuse_partial_checkpoint, refuse_second_time
 from aotgrad.backward.absent_tangents import saved_read
 from aotgrad.backward.batched_tangents import is_batched
-from aotgrad.backward.double_backward import Again, ResultsRead, compute_again, plainly_applied
+from aotgrad.backward.double_backward import DoubleBackward, ResultsRead, plainly_applied, trace_double_backward
 from aotgrad.backward.freeing import Freeing, Held, keeps_graph, results_of, saved_by
 from aotgrad.backward.plan import Graphs, Layout, MemoryLayout, Plan, cut_of
 from aotgrad.errors import Unsupported, refuse_miscount
@@ -68,7 +68,7 @@ def differentiable_function(
     namespace = source.build("autograd function")
     namespace["inner_backward"] = _compiled_on_first_call(lambda: compile_backward(frozenset()), namespace)
     compiled = namespace["Compiled"]
-    return apart_from(plan.unconnected, _as_forward_has_them(layout, plainly_applied(compiled)))
+    return with_detached(plan.unconnected, _as_forward_has_them(layout, plainly_applied(compiled)))
 
 
 def _as_forward_has_them(layout: Layout, apply: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,7 +79,7 @@ def _as_forward_has_them(layout: Layout, apply: Callable[..., Any]) -> Callable[
     return lambda *inputs: in_order(apply(*inputs))
 
 
-def apart_from(unconnected: frozenset[int], apply: Callable[..., Any]) -> Callable[..., Any]:
+def with_detached(unconnected: frozenset[int], apply: Callable[..., Any]) -> Callable[..., Any]:
     """`apply` with those inputs detached: asking for the gradient of one is an error at once, and no backward runs for
     it."""
     if not unconnected:
@@ -234,7 +234,7 @@ class DifferentiableBackward:
     def __init__(self, plan: Plan, graphs: Graphs) -> None:
         self._plan, self._layout, self._graphs = plan, plan.layout, graphs
         self._lock = threading.Lock()
-        self._made: dict[frozenset[int], Again | str] = {}
+        self._made: dict[frozenset[int], DoubleBackward | str] = {}
 
     def __call__(self, backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any]) -> Any:
         found = self.by_role(ctx, tangents[: len(self._layout.differentiable)])
@@ -258,14 +258,19 @@ class DifferentiableBackward:
         made = self._made[absent]
         return made if isinstance(made, str) else self._by_role(made, ctx, arriving, read.own, below or {})
 
-    def _make(self, read: ResultsRead, absent: frozenset[int]) -> Again | str:
+    def _make(self, read: ResultsRead, absent: frozenset[int]) -> DoubleBackward | str:
         try:
-            return compute_again(self._graphs.joint, self._graphs.backward, read, absent)
+            return trace_double_backward(self._graphs.joint, self._graphs.backward, read, absent)
         except Unsupported as error:
             return str(error)
 
     def _by_role(
-        self, again: Again, ctx: Any, arriving: Sequence[Any], own: Sequence[int], below: Mapping[int, torch.Tensor]
+        self,
+        again: DoubleBackward,
+        ctx: Any,
+        arriving: Sequence[Any],
+        own: Sequence[int],
+        below: Mapping[int, torch.Tensor],
     ) -> dict[Gradient, Any] | str:
         held = any(each.held for each, t in zip(self._layout.behind, arriving, strict=True) if t is not None)
         saved = saved_by(ctx, again.holds) if held or again.taken else ()  # raises if they are gone or were written to

@@ -21,9 +21,10 @@ from aotgrad.backward.absent_tangents import drop_absent, has_known_sizes, saved
 from aotgrad.backward.create_graph_formulas import refuse_zeros_in_running_products, solve_with_matrices
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
-from aotgrad.partitioning.partition import Half, Pair, is_random, needed
+from aotgrad.partitioning.partition import Half, Pair, needed
+from aotgrad.random_operators import draws
 from aotgrad.recording.draws import dropout_from_mask, is_dropout_mask
-from aotgrad.recording.histories import APART, HISTORY, comes_from
+from aotgrad.recording.histories import DETACHED, HISTORY, comes_from
 from aotgrad.recording.recomputed import REPEATS, with_repeated
 from aotgrad.roles import AliasBase, Gradient, Primal, Result, Saved, Tangent, UpdatedInput
 from aotgrad.torch_versions import aten, decomposition_table
@@ -40,7 +41,7 @@ _WITHOUT_FORMULA = (
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class DoubleBackward:
     """A function of `[*forward inputs, *tangents, *taken, *own, *below]` to the gradients `roles`.
 
     `taken` are indices of saved tensors, `own` the numbers of results that come as they are, `below` of those whose
@@ -191,9 +192,9 @@ def _results(joint: JointGraph) -> dict[fx.Node, int]:
     return with_repeated(joint.graph, numbers)
 
 
-def compute_again(
+def trace_double_backward(
     joint: JointGraph, backward: Half, results: ResultsRead, absent: frozenset[int] = frozenset()
-) -> Again:
+) -> DoubleBackward:
     """The gradients as operators that autograd can follow, but for those that hang on absent tangents alone."""
     roles = tuple(role for role in _roles(joint) if not absent.issuperset(role.tangents))
     graph = fx.Graph()
@@ -220,13 +221,13 @@ def compute_again(
         needed = saved_read(backward, without_tangents(backward, absent) if has_known_sizes(backward) else backward)
         return [each or number in taken for number, each in enumerate(needed)]
 
-    return Again(run_eagerly(fx.GraphModule(joint.root, graph), ()), roles, taken, own, below, read, holds)
+    return DoubleBackward(run_eagerly(fx.GraphModule(joint.root, graph), ()), roles, taken, own, below, read, holds)
 
 
 def _refuse_lost(graph: fx.Graph, joint: JointGraph) -> None:
     """Refuses graphs that read what forward drew at random or wrote over."""
     for node in graph.nodes:
-        if is_random(node):
+        if draws(node.target):
             raise Unsupported(f"forward did not save what {node.target} drew", "the gradient cannot be computed again")
         if getattr(node.target, "drew", False):
             raise Unsupported(f"{node.name} draws random numbers in its forward", "draw them outside, and pass them")
@@ -299,7 +300,7 @@ def _go_by_histories(graph: fx.Graph, copies: Mapping[fx.Node, fx.Node], results
     stands = dict(copies)
     for node, copy in copies.items():
         before = node.meta.get(HISTORY)
-        copy.meta = {key: value for key, value in copy.meta.items() if key not in (APART, HISTORY)}
+        copy.meta = {key: value for key, value in copy.meta.items() if key not in (DETACHED, HISTORY)}
         if node in results or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
         with graph.inserting_after(copy):
@@ -308,7 +309,7 @@ def _go_by_histories(graph: fx.Graph, copies: Mapping[fx.Node, fx.Node], results
                     raise Unsupported("what autograd knows of a value is no longer in the graph", "run it eagerly")
                 stands[node] = graph.call_function(with_history, (copy, stands[before]))
             # Between values without history nothing has to be cut.
-            elif APART in node.meta and not all(APART in user.meta for user in node.users):
+            elif DETACHED in node.meta and not all(DETACHED in user.meta for user in node.users):
                 stands[node] = graph.call_function(aten.detach.default, (copy,))
             else:
                 continue

@@ -16,7 +16,7 @@ from aotgrad.autograd_graph.saved_inputs import Noted, SavedInput, note_saved
 from aotgrad.calling.result_versions import with_versions
 from aotgrad.calling.storage_sizes import storage_numel
 from aotgrad.calling.view_replay import Outputs, layout_arguments
-from aotgrad.calling.written_inputs import note_changes, refuse_again, refuse_inference_tensors, write_back
+from aotgrad.calling.written_inputs import mark_final_if_written, note_changes, refuse_inference_tensors, write_back
 from aotgrad.errors import InputChanged, refuse_miscount
 from aotgrad.facts import (
     Facts,
@@ -208,7 +208,9 @@ def _write_one_by_one(source: Source, lines: Sequence[str], targets: Sequence[st
         source.add(line, 2)
         source.add("written += 1", 2)
     source.add("except BaseException as error:", 1)
-    source.add(f"{source.constant(refuse_again, 'refuse_again')}(error, written, ({', '.join(targets)},))", 2)
+    source.add(
+        f"{source.constant(mark_final_if_written, 'mark_final_if_written')}(error, written, ({', '.join(targets)},))", 2
+    )
     source.add("raise", 2)
 
 

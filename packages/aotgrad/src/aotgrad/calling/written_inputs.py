@@ -41,7 +41,7 @@ def refuse_inference_tensors() -> None:
         raise InputChanged("a tensor that was made in inference mode is written to outside of it, which torch refuses")
 
 
-def refuse_again(error: BaseException, written: int, targets: Sequence[torch.Tensor]) -> None:
+def mark_final_if_written(error: BaseException, written: int, targets: Sequence[torch.Tensor]) -> None:
     """Marks a write's error as final where another write came before it, or where torch raises after having written."""
     if written or any(target.is_inference() for target in targets):
         mark_final(error)

@@ -16,7 +16,8 @@ import torch
 from torch import fx
 
 from aotgrad.partitioning.maxflow import INFINITE, FlowNetwork
-from aotgrad.partitioning.partition import Pair, as_joint, cut, has_effect, is_random, needed, runs_in_backward
+from aotgrad.partitioning.partition import Pair, as_joint, cut, has_effect, needed, runs_in_backward
+from aotgrad.random_operators import draws
 from aotgrad.roles import Gradient, Primal, Result, UpdatedInput
 from aotgrad.tensors.functional import memory_of
 from aotgrad.tensors.symbols import is_size, size_hint
@@ -135,7 +136,7 @@ def _may_run_again(node: fx.Node) -> bool:
         return False
     if node.target is operator.getitem:
         return True
-    return is_cheap(node.target) and not is_random(node) and not has_effect(node)
+    return is_cheap(node.target) and not draws(node.target) and not has_effect(node)
 
 
 @cache
@@ -146,7 +147,7 @@ def is_cheap(target: object) -> bool:
         return False
     if target.overloadpacket in EXPENSIVE or target.overloadpacket in REDUCING:
         return False
-    return torch.Tag.nondeterministic_seeded not in target.tags
+    return not draws(target)
 
 
 def _between(read: Iterable[fx.Node], saved: set[fx.Node]) -> set[fx.Node]:

@@ -16,6 +16,7 @@ from torch import fx
 
 from aotgrad.errors import WrongArguments, kind
 from aotgrad.facts import Facts
+from aotgrad.random_operators import draws
 from aotgrad.roles import MAY_RAISE, AliasBase, Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
 from aotgrad.tensors.functional import memory_of
 from aotgrad.tensors.symbols import defining_nodes, is_size, may_divide_by_zero, size_hint, symbols_of
@@ -191,7 +192,7 @@ def inference(joint: JointGraph) -> Half:
 
 def must_run(node: fx.Node) -> bool:
     """True for operators that count even unread: they move the random state, check something, or return nothing."""
-    return node.op == "call_function" and (is_random(node) or has_effect(node) or _may_raise(node))
+    return node.op == "call_function" and (draws(node.target) or has_effect(node) or _may_raise(node))
 
 
 def _may_raise(node: fx.Node) -> bool:
@@ -207,11 +208,6 @@ def has_effect(node: fx.Node) -> bool:
     alone."""
     gives_nothing = isinstance(node.target, OpOverload) and not schema_of(node.target).returns
     return gives_nothing or node.is_impure()
-
-
-def is_random(node: fx.Node) -> bool:
-    """True for an operator that draws from the random stream."""
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _extract(

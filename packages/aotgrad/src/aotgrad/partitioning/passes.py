@@ -14,8 +14,9 @@ import torch
 from torch import fx
 
 from aotgrad.autograd_graph.missing_gradients import ANSWERS
-from aotgrad.partitioning.partition import has_effect, is_random, must_run, runs_in_backward
-from aotgrad.recording.histories import APART, HISTORY
+from aotgrad.partitioning.partition import has_effect, must_run, runs_in_backward
+from aotgrad.random_operators import draws
+from aotgrad.recording.histories import DETACHED, HISTORY
 from aotgrad.tensors.functional import memory_of
 from aotgrad.tensors.symbols import symbols_of
 from aotgrad.torch_versions import aten, pytree
@@ -35,7 +36,7 @@ _FILLED: dict[Any, Callable[..., Any]] = {
 """Operators that make a tensor like another one, and the number that it is filled with."""
 
 
-def forget_what_only_tells_a_size(joint: JointGraph) -> JointGraph:
+def replace_ones_like(joint: JointGraph) -> JointGraph:
     """Replaces tensors of ones like a loss, from which a program's own gradients start, by ones of its size: then
     neither its work nor what that reads is needed.
 
@@ -103,7 +104,7 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
         node.meta.update((HISTORY, gone.get(before, before)) for before in _history(node))
         if not _is_repeatable(node) or not returned.isdisjoint(_memories(node)):
             continue
-        noted = node.meta.get(ANSWERS), APART in node.meta, node.meta.get(HISTORY)
+        noted = node.meta.get(ANSWERS), DETACHED in node.meta, node.meta.get(HISTORY)
         key = (node.target, runs_in_backward(node), noted, _frozen(node.args), _frozen(node.kwargs))
         known = first.setdefault(key, node)
         if known is not node and _take_over_views(known, node, sharing):
@@ -152,7 +153,7 @@ def _memories(value: object) -> set[Any]:
 
 def _is_repeatable(node: fx.Node) -> bool:
     """True for a node that computes the same from the same arguments, for all we know."""
-    if node.op != "call_function" or is_random(node) or has_effect(node) or _brings_sizes(node):
+    if node.op != "call_function" or draws(node.target) or has_effect(node) or _brings_sizes(node):
         return False
     return node.target is operator.getitem or getattr(node.target, "namespace", None) == "aten"
 
@@ -177,7 +178,7 @@ def _frozen(value: object) -> Any:
 
 JOINT_PASSES: Sequence[JointPass] = (
     forget_unread_statistics,
-    forget_what_only_tells_a_size,
+    replace_ones_like,
     read_constants_in_place,
     share_equal_work,
     drop_dead_code,

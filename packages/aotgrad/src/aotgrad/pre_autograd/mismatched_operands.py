@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from aotgrad.errors import FailsOnFakes, words_of
+from aotgrad.random_operators import draws_by_name, may_draw, tags_by_name
 from aotgrad.tensors import functional
 from aotgrad.tensors.symbols import SYM_TYPES
 from aotgrad.torch_versions import DisablePythonDispatcher, DisableTorchDispatch, pytree
@@ -60,7 +61,7 @@ def refuse_misfits(func: object, args: Sequence[object], kwargs: Mapping[str, ob
     shaped, named = _without_sizes(name, args, kwargs)
     fills = _has_large_number(shaped, named) and (name in _FILL or _computes_by_element(name))
     if out is not None and _is_of_another_type(func, args, kwargs):
-        if draws(name):  # by the type, and nobody may draw to ask
+        if draws_by_name(name):  # by the type, and nobody may draw to ask
             raise FailsOnFakes(f"{name} draws into `out` of another type", "give it one of its own type")
         _ask(func, name, shaped, named)
     elif in_place or fills or name in _DIVIDE_IN_PLACE:
@@ -74,7 +75,7 @@ def refuse_misfits(func: object, args: Sequence[object], kwargs: Mapping[str, ob
 def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Tries torch's own kernels on few elements; raises their refusal."""
     try:
-        with _as_in_eager(), _drawing_nothing(name):
+        with _as_in_eager(), _drawing_nothing(func):
             given, named = pytree.tree_map_only((torch.Tensor, *SYM_TYPES), _small, (tuple(args), dict(kwargs)))
             if named.get("out") is not None:
                 named["out"] = pytree.tree_map_only(torch.Tensor, lambda one: one.new_empty(0), named["out"])
@@ -107,7 +108,7 @@ def _refuse_types(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str
             return error
         return None
 
-    with _as_in_eager(), _drawing_nothing(name):
+    with _as_in_eager(), _drawing_nothing(func):
         error = error_of({})
         if error is None:
             return
@@ -144,10 +145,10 @@ def _short(leaf: object, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
 
 
 @contextmanager
-def _drawing_nothing(name: str) -> Iterator[None]:
+def _drawing_nothing(func: object) -> Iterator[None]:
     """Restores the generator after a trial that may draw.  Where nothing draws it is left alone: other threads draw
     from it."""
-    if not draws(name) and not any(word in name for word in _DRAWING):
+    if not may_draw(func):
         yield
         return
     state = torch.default_generator.get_state()
@@ -157,17 +158,14 @@ def _drawing_nothing(name: str) -> Iterator[None]:
         torch.default_generator.set_state(state)
 
 
-_DRAWING = ("drop", "rrelu", "gumbel", "attention", "rand", "multi_head")
-
-
 def _is_of_another_type(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """True if the result by itself has another dtype than ``out``, as far as it can be known without computing it."""
     leaves = pytree.tree_leaves((args, kwargs))
-    if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(args)) and draws(func.__name__):
+    if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(args)) and draws_by_name(func.__name__):
         return False  # it draws in the type of `out`
     out = [leaf for leaf in pytree.tree_leaves(kwargs["out"]) if isinstance(leaf, torch.Tensor)]
     others = {key: value for key, value in kwargs.items() if key != "out"}
-    for device, form in (("meta", _without_data), *([] if draws(func.__name__) else [("cpu", _small)])):
+    for device, form in (("meta", _without_data), *([] if draws_by_name(func.__name__) else [("cpu", _small)])):
         try:
             with _as_in_eager(), torch.device(device):
                 given, named = pytree.tree_map_only((torch.Tensor, *SYM_TYPES), form, (tuple(args), others))
@@ -277,16 +275,5 @@ def _known(size: object) -> Any:
 @cache
 def _computes_by_element(name: str) -> bool:
     """True for pointwise operators; torch does not mark all of those that write."""
-    tags = _tags(name) | _tags(name.removesuffix("_"))
-    return name.startswith("_foreach_") or (torch.Tag.pointwise in tags and not draws(name))
-
-
-@cache
-def draws(name: str) -> bool:
-    return torch.Tag.nondeterministic_seeded in _tags(name)
-
-
-def _tags(name: str) -> set[torch.Tag]:
-    packet = None if name.startswith("__") else getattr(torch.ops.aten, name, None)
-    overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
-    return {tag for overload in overloads for tag in overload.tags}
+    tags = tags_by_name(name) | tags_by_name(name.removesuffix("_"))
+    return name.startswith("_foreach_") or (torch.Tag.pointwise in tags and not draws_by_name(name))

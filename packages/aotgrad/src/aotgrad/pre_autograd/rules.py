@@ -21,9 +21,10 @@ from aotgrad.errors import FailsOnFakes, Unsupported
 from aotgrad.pre_autograd.expanded_views import plainly
 from aotgrad.pre_autograd.extremum_gradients import extreme
 from aotgrad.pre_autograd.inner_gradients import refuse_gradients_from_outside
-from aotgrad.pre_autograd.mismatched_operands import draws, refuse_misfits
+from aotgrad.pre_autograd.mismatched_operands import refuse_misfits
 from aotgrad.pre_autograd.overlapping_writes import refuse_overlaps
 from aotgrad.pre_autograd.product_gradients import product
+from aotgrad.random_operators import draws_by_name
 from aotgrad.recording.custom_ops import call_functional, writing_overload
 from aotgrad.recording.histories import Histories
 from aotgrad.recording.memory_order import (
@@ -131,7 +132,7 @@ class EarlyRules(TorchFunctionMode):
         writing = writing_overload(func, args, kwargs)
         if writing is not None:
             return call_functional(writing, args, kwargs)
-        if _lie_apart(args, kwargs.get("out")) and not draws(getattr(func, "__name__", "")):
+        if _lie_apart(args, kwargs.get("out")) and not draws_by_name(getattr(func, "__name__", "")):
             return self._written_as_it_lies(func, args, kwargs)
         with self._keeping_layout(func, args, kwargs):
             result = func(*args, **kwargs)

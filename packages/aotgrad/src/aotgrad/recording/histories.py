@@ -20,11 +20,12 @@ import torch
 from torch import fx
 from torch.autograd.function import BackwardCFunction
 
+from aotgrad.random_operators import draws
 from aotgrad.recording.own_functions import OwnBackward, callers, is_in_a_function, outermost_function, what_is_called
 from aotgrad.tensors import functional
 from aotgrad.torch_versions import aten, get_sequence_nr, sequence_nr_of
 
-APART = "apart"
+DETACHED = "detached"
 """The key in a node's ``meta`` for a value computed where no gradients were recorded."""
 
 HISTORY = "history"
@@ -40,9 +41,9 @@ _FACTORIES = frozenset(
 """Operators that read only the metadata of a tensor."""
 
 
-def goes_apart(node: fx.Node) -> bool:
+def is_detached(node: fx.Node) -> bool:
     """True if autograd goes on from this value to nothing that it was computed from."""
-    return node.target is aten.detach.default or APART in node.meta
+    return node.target is aten.detach.default or DETACHED in node.meta
 
 
 def is_number(value: object) -> bool:
@@ -114,8 +115,8 @@ class Histories:
         if torch.is_grad_enabled():
             return
         if not self._recorded or self._inside or torch.is_inference_mode_enabled():
-            node.meta[APART] = True
-        if self._inside and self._call is not None and _is_drawn(node):
+            node.meta[DETACHED] = True
+        if self._inside and self._call is not None and draws(node.target):
             call: Any = self._call.target
             call.drew = True
 
@@ -164,7 +165,7 @@ class Histories:
         if known is end and before is not node:
             node.meta[HISTORY] = before
             self._follows.clear()
-        elif known is not end and isinstance(end, BackwardCFunction) and APART in node.meta:
+        elif known is not end and isinstance(end, BackwardCFunction) and DETACHED in node.meta:
             call = self._calls.get(sequence_nr_of(end)())
             if call is not None:
                 node.meta[HISTORY] = _result(call, value.output_nr, node)
@@ -228,10 +229,6 @@ def _casts() -> bool:
     return any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
 
 
-def _is_drawn(node: fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-
-
 def comes_from(node: fx.Node) -> Sequence[fx.Node]:
     """The values that a derivative goes on to from this one."""
     if HISTORY in node.meta:
@@ -239,8 +236,8 @@ def comes_from(node: fx.Node) -> Sequence[fx.Node]:
     made = getattr(node.target, "overloadpacket", None) in _FACTORIES
     value = node.meta.get("val")
     counted = isinstance(value, torch.Tensor) and not is_number(value)
-    drawn = _is_drawn(node) and node.target is not aten.native_dropout.default
-    return [] if goes_apart(node) or made or counted or drawn else node.all_input_nodes
+    drawn = draws(node.target) and node.target is not aten.native_dropout.default
+    return [] if is_detached(node) or made or counted or drawn else node.all_input_nodes
 
 
 def _tensors(value: object) -> Iterator[torch.Tensor]:

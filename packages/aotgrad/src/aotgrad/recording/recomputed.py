@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import fx
 
-from aotgrad.recording.histories import APART
+from aotgrad.random_operators import draws
+from aotgrad.recording.histories import DETACHED
 from aotgrad.torch_versions import aten
 
 REPEATS = "repeats"
@@ -42,12 +42,12 @@ def _equal_work(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
             same[node] = same[repeats]
         elif repeats and node.target in _ALIASES:
             same[node] = same[node.args[0]]
-        elif node.op != "call_function" or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        elif node.op != "call_function" or draws(node.target):
             same[node] = node
         elif repeats or node.meta.get("phase") != "backward":
             # By the nodes that stand for its operands: equal work on equal values is equal.
             given = fx.map_arg((node.args, dict(node.kwargs)), lambda source: same[source])
-            same[node] = first.setdefault((node.target, repr(given), APART in node.meta), node)
+            same[node] = first.setdefault((node.target, repr(given), DETACHED in node.meta), node)
         else:
             same[node] = node
     return same

@@ -20,6 +20,7 @@ import torch
 from torch import fx
 
 from aotgrad.errors import BadGraph, Unsupported
+from aotgrad.random_operators import draws
 from aotgrad.recording.custom_ops import in_place
 from aotgrad.recording.draws import Draws, all_dropped, dropout_scale, in_memory_order, printable
 from aotgrad.recording.histories import Histories
@@ -205,8 +206,8 @@ class Recorder(TorchDispatchMode):
         self._refuse_secret_writes(func, args)
         if func is aten.normal_functional.default:
             refuse_normal(args[0])
-        draws = torch.Tag.nondeterministic_seeded in func.tags
-        if draws and not self.draws.is_new():
+        is_random = draws(func)
+        if is_random and not self.draws.is_new():
             return self._draw_again(func, args)
         # The number in a tensor from outside is known.
         if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
@@ -225,7 +226,7 @@ class Recorder(TorchDispatchMode):
         if (original := in_place(func)) is not None:
             node.meta["in_place"] = original  # for compilers that know when nobody needs the old values
         self._bind_result(node, result)
-        if draws:
+        if is_random:
             self.draws.made(func, result)
         return result
 

@@ -26,7 +26,7 @@ from torch import fx
 from aotgrad.backward.plan import Graphs, Plan
 from aotgrad.facts import Facts
 from aotgrad.partitioning.partition import Half
-from aotgrad.recording.histories import APART, HISTORY
+from aotgrad.recording.histories import DETACHED, HISTORY
 from aotgrad.recording.recomputed import REPEATS
 from aotgrad.stored.values import Plain, Unwritable, read, write
 from aotgrad.tensors.fakes import Fakes
@@ -40,7 +40,7 @@ _OF_TRACING = frozenset(
     {"source", "stack_trace", "nn_module_stack", "location", "roles", "copied before it is overwritten"}
 )
 """Notes of nodes that nobody reads once a graph is cut, but who tells of the user's line."""
-_OF_HISTORIES = frozenset({APART, HISTORY, REPEATS})
+_OF_HISTORIES = frozenset({DETACHED, HISTORY, REPEATS})
 """Notes that are read of the joint graph alone."""
 _OTHERS = frozenset({"aotgrad_functional"})
 """Operators that are made while a graph is traced."""
@@ -120,12 +120,12 @@ class _Writer:
         if node.op not in ("placeholder", "call_function", "output"):
             raise Unwritable("it holds a tensor of its own" if node.op == "get_attr" else f"it has a node {node.op}")
         target = write(node.target) if node.op == "call_function" else None
-        notes = {name: write(value, self._leaf) for name, value in node.meta.items() if self._is_told(name)}
+        notes = {name: write(value, self._leaf) for name, value in node.meta.items() if self._is_kept(name)}
         kwargs = {name: write(value, self._leaf) for name, value in node.kwargs.items()}
         value = write(node.meta.get("val"), self._leaf)
         return [node.op, node.name, target, write(tuple(node.args), self._leaf), kwargs, value, notes]
 
-    def _is_told(self, name: str) -> bool:
+    def _is_kept(self, name: str) -> bool:
         return name != "val" and name not in self._unread
 
     def _leaf(self, value: object) -> Plain:

@@ -13,10 +13,10 @@ from torch import fx
 
 from aotgrad.autograd_graph.missing_gradients import (
     Edges,
+    function_told_of_missing_gradients,
     functions_noted,
     leaves_behind,
     outputs_behind,
-    told_of_missing_gradients,
 )
 from aotgrad.autograd_graph.result_levels import behind, inputs_behind, stages
 from aotgrad.autograd_graph.saved_tensors import TOGETHER, behind_each
@@ -59,12 +59,12 @@ class Stops:
         output.register_hook(pass_on)
 
 
-def refuse_told(outputs: Sequence[torch.Tensor]) -> None:
+def refuse_functions_told_of_missing_gradients(outputs: Sequence[torch.Tensor]) -> None:
     """Refuses a backward of the program's that depends on which gradients arrive: here it runs with one for every
     result."""
-    told = told_of_missing_gradients(outputs)
-    if told is not None:
-        raise Unsupported(f"{told} is told which of its results were not used", "return what comes from one of them")
+    name = function_told_of_missing_gradients(outputs)
+    if name is not None:
+        raise Unsupported(f"{name} is told which of its results were not used", "return what comes from one of them")
 
 
 def backward(

@@ -196,7 +196,7 @@ def _operand(instruction: Instruction, labels: dict[Instruction, str]) -> str:
 
 def _raw_kind(raw: str) -> tuple[str, Operand] | None:
     """The neutral opcode and operand of a raw opcode that needs no treatment, else None."""
-    if raw in SPELLED or raw in TREATED_APART:
+    if raw in SPELLED or raw in SPECIAL_DECODERS:
         return None
     return raw, operand_of(raw)
 
@@ -274,7 +274,7 @@ class _Decoder:
     def _decode_other(self, opcode: int, arg: int, where: Positions, start: int, end: int) -> None:
         """A raw opcode that is several instructions, or a part of one, or left out."""
         raw = _NAMES[opcode]
-        special = TREATED_APART.get(raw)
+        special = SPECIAL_DECODERS.get(raw)
         if special is not None:
             special(self, arg, where, start)
             return
@@ -357,7 +357,7 @@ def _left_out(_: _Decoder, __: int, ___: Positions, ____: int) -> None:
     """The assembler puts it back."""
 
 
-TREATED_APART: dict[str, Callable[[_Decoder, int, Positions, int], None]] = {
+SPECIAL_DECODERS: dict[str, Callable[[_Decoder, int, Positions, int], None]] = {
     "PRECALL": _left_out,
     "COPY_FREE_VARS": _left_out,
     "KW_NAMES": _keyword_names,

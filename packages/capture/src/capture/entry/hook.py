@@ -132,7 +132,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[object, 
         return _engine.SKIP_ONCE
     try:
         with carrying():
-            return _told_of(config, inputs, location)
+            return _verdict_with_notices(config, inputs, location)
     except RecursionError:  # the engine runs the frame as it is
         raise
     except Delivered as delivered:
@@ -145,23 +145,23 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[object, 
         return raising  # what surrounds the place in the user's function handles it
 
 
-def _told_of(config: Config, inputs: Inputs, location: Location) -> Verdict:
-    """The verdict, with what the user is told of it when all is kept.
+def _verdict_with_notices(config: Config, inputs: Inputs, location: Location) -> Verdict:
+    """The verdict, whose notices are shown when all is kept.
 
     Where telling is an error, the next call goes on as this one would have.
     """
-    state, told = config.cache.state(inputs.function.__code__), Waiting()
+    state, notices = config.cache.state(inputs.function.__code__), Waiting()
     if state.decided is not None:
         decided, state.decided = state.decided, None
         return decided
     try:
-        with told.gathered():
+        with notices.gathered():
             verdict = _verdict(config, inputs, location)
-    except BaseException:  # what is to be told comes before whatever ends the call, an interrupt too
-        told.show()
+    except BaseException:  # notices come before whatever ends the call, an interrupt too
+        notices.show()
         raise
     try:
-        told.tell()
+        notices.tell()
     except Warning:
         if not isinstance(verdict, _engine.GuardedCode):  # which is found again by its guards
             state.decided = verdict

@@ -20,7 +20,7 @@ from capture.evaluator.assumptions import Learnt
 from capture.guards.sources import Source, may_be_dynamic
 from capture.options import Options
 from capture.reasons import Kind, Reason
-from capture.writing.own_effects import OwnChange, told
+from capture.writing.own_effects import OwnChange, describe
 
 _CONSTANT = (0, 1)
 """The whole numbers that never become symbols."""
@@ -32,7 +32,7 @@ def spares(backend: object) -> bool:
 
 
 def reason_of(changes: Collection[OwnChange]) -> Reason:
-    explanation = f"run as recorded once: its own effects change what it relies on ({told(list(changes))})"
+    explanation = f"run as recorded once: its own effects change what it relies on ({describe(list(changes))})"
     return Reason(Kind.OWN_EFFECTS, explanation)
 
 

@@ -35,7 +35,7 @@ from capture.evaluator.stepping import STEPPED
 from capture.evaluator.stops import Stops
 from capture.evaluator.suspension import made_by_a_call, resume, throw_into
 from capture.evaluator.trial_runs import recorded_region, rehearsed, repeatable
-from capture.evaluator.wrap import leave_what_tells, wrap_object
+from capture.evaluator.wrap import skip_frame_of_metaclass, wrap_object
 from capture.guards.guard import Guard, GuardSet, of_formula
 from capture.guards.layouts import OpenLayout
 from capture.guards.sources import (
@@ -276,7 +276,7 @@ class Machine:
         if self.defined.lead_to(source):
             # Nothing can be relied on of a class that exists during the evaluation alone: the next call makes another.
             return self.literal(obj)
-        leave_what_tells(self, obj, source)
+        skip_frame_of_metaclass(self, obj, source)
         # Before anything is remembered: equal numbers at two places are no sign that both are one object.
         if type(obj) in _BY_VALUE and not isinstance(source, ConstSource):
             return wrap_object(self, obj, source)
@@ -478,8 +478,8 @@ class Machine:
         # Who is called here and reads the variables of its caller finds all of them in a frame of CPython's alone.
         if any(frame.reads_variables() and not frame.function.namespace.trusted for frame in self.frames[1:]):
             by = "by what may read the variables of its caller (`f_locals`)"
-            told = replace(reason, explanation=f"{reason.explanation}, {by}")
-            raise SkipFrame(told, location=self.location())
+            explained = replace(reason, explanation=f"{reason.explanation}, {by}")
+            raise SkipFrame(explained, location=self.location())
         # Not by way of a variable: the exception would keep this frame, and the frame the exception.
         raise Break(reason, self.location())
 

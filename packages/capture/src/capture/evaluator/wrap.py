@@ -65,7 +65,7 @@ from capture.values.function import BoundMethod, BuiltinValue, CellValue, Functi
 from capture.values.iterator import OutsideIterator
 from capture.values.lock import LOCK, RLOCK, LockValue
 from capture.values.module import ModuleValue
-from capture.values.own_methods import tells_of_questions
+from capture.values.own_methods import metaclass_runs_code
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import SliceValue
 from capture.values.tensor import TensorValue
@@ -456,12 +456,12 @@ def _is_passing(cls: Any) -> bool:
     return cls.__weakrefoffset__ == 0 and (hasattr(cls, "__next__") or issubclass(cls, torch.autograd.graph.Node))
 
 
-def leave_what_tells(ctx: Tracer, obj: object, source: Source) -> None:
+def skip_frame_of_metaclass(ctx: Tracer, obj: object, source: Source) -> None:
     """Leaves the frame to CPython where code of the program sees that a class is only looked at.
 
     Where such an object is met an instruction may be under way that cannot end a graph.
     """
-    if tells_of_questions(obj):
+    if metaclass_runs_code(obj):
         explanation = f"{source.expression()} has a metaclass whose code runs where a class is only looked at"
         raise SkipFrame(Reason(Kind.CLASS, explanation), location=ctx.location())
 

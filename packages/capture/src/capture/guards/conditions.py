@@ -37,7 +37,7 @@ _COMBINED: dict[type, str] = {
     sympy.Or: "or",
 }
 # The engine has one direction of each comparison: these are said with their operands exchanged.
-_TURNED: dict[type, str] = {sympy.Gt: "less", sympy.Ge: "less or equal"}
+_WITH_OPERANDS_SWAPPED: dict[type, str] = {sympy.Gt: "less", sympy.Ge: "less or equal"}
 
 
 class _NoInstructionError(Exception):
@@ -71,8 +71,8 @@ def _put(expression: Any, reads: Reads, put: Callable[[Instruction], None], dept
     # The engine has no powers: a small whole one is a product.
     elif isinstance(expression, sympy.Pow) and expression.exp.is_Integer and 0 < int(expression.exp) <= _MOST:
         _put_all([expression.base] * int(expression.exp), "multiply", reads, put, depth)
-    elif type(expression) in _TURNED:
-        _put_all(reversed(expression.args), _TURNED[type(expression)], reads, put, depth)
+    elif type(expression) in _WITH_OPERANDS_SWAPPED:
+        _put_all(reversed(expression.args), _WITH_OPERANDS_SWAPPED[type(expression)], reads, put, depth)
     elif type(expression) in _COMBINED:
         _put_all(expression.args, _COMBINED[type(expression)], reads, put, depth)
     else:

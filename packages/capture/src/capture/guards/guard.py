@@ -20,8 +20,8 @@ from capture.guards.sources import FormulaSource, Inputs, Source
 Spec = tuple[Any, ...]
 
 RELATIONS = frozenset({"same", "distinct", "memory", "condition", "class", "relation"})
-"""Kinds of guards without a source of their own.  Their payload: the sources, what the engine is told of them, and the
-Python function of a call that answers where the engine cannot."""
+"""Kinds of guards without a source of their own.  Their payload: the sources, the question that the engine asks of
+them, and the Python function of a call that answers where the engine cannot."""
 
 
 @dataclass(frozen=True)
@@ -210,14 +210,14 @@ def to_spec(guards: Iterable[Guard]) -> tuple[Spec, tuple[Spec, ...]]:
             assert guard.source is not None
             _node_of(guard.source, root, nodes).checks.append((guard.kind, index, *guard.payload))
             continue
-        sources, told, function = guard.payload
+        sources, question, function = guard.payload
         for source in sources:
             if source not in slots:
                 slots[source] = len(slots)
                 _node_of(source, root, nodes).checks.append(("keep", index, slots[source]))
         # A relation is not on one path: the walk keeps the values on all its paths, and it is asked when they are
         # there.
-        relations.append((guard.kind, index, tuple(slots[source] for source in sources), told, function))
+        relations.append((guard.kind, index, tuple(slots[source] for source in sources), question, function))
     return root.spec(), tuple(sorted(relations, key=lambda relation: relation[0] == "relation"))
 
 

@@ -91,7 +91,7 @@ class SymbolicSizesMode(FakeTensorMode):
         # Only with symbols: a number cannot be guarded on, so that torch's own answer holds.
         if answer is not None and _has_symbolic_sizes(args[0]):
             with self:
-                told = answer(*args, **(kwargs or {}))
-            if told is not None:
-                return told
+                result = answer(*args, **(kwargs or {}))
+            if result is not None:
+                return result
         return super().__torch_dispatch__(func, types, args, kwargs)

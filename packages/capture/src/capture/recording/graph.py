@@ -98,7 +98,7 @@ class GraphRecorder:
         self.views_without_history: dict[int | None, list[torch.Tensor]] = {}
         self.lost_histories: dict[int, object] = {}  # views of which torch tells nothing more, and since where
         self.views: set[fx.Node] = set()  # inputs with a history that are views, and were written to
-        self.told: set[int] = set()  # inputs of which is known whether they are
+        self.views_known: set[int] = set()  # inputs of which is known whether they are views
         self.arrived: dict[int, tuple[Any, Any]] = {}  # inputs with a history, and the last step of it
         self.readers: set[type] = set()  # functions with a backward of their own that looks at what was kept for it
         self.used_up: set[object] = set()  # steps of autograd's history that a backward in the graph has freed

@@ -107,10 +107,10 @@ def _tell_views(ctx: Recording, written: Iterable[torch.Tensor]) -> None:
     """
     for fake in written:
         value = ctx.tensors.get(id(fake))
-        if value is None or value.source is None or id(fake) in ctx.graph.told or not has_known_history(fake):
+        if value is None or value.source is None or id(fake) in ctx.graph.views_known or not has_known_history(fake):
             continue
         if fake.grad_fn is not None:
-            ctx.graph.told.add(id(fake))
+            ctx.graph.views_known.add(id(fake))
             if answer_of(ctx, value, "_is_view"):
                 ctx.graph.views.add(value.node)
 

@@ -328,7 +328,7 @@ class _Operands:
             return value.node, value.module
         if isinstance(value, ConstantValue):
             # The same constant for the graph and the fakes: what the text says is what runs later.
-            held = self._told(value, _spelled(value.value))
+            held = self._as_literal(value, _spelled(value.value))
             return held, held
         if isinstance(value, SymbolicNumber):
             if GONE in value.node.meta:
@@ -359,7 +359,7 @@ class _Operands:
             nodes, fakes = self.all(list(value.parts()))
             return slice(*nodes), slice(*fakes)
         if isinstance(value, DictValue):
-            pairs = {self._told(value, key): self.one(item) for key, (_, item) in value.entries.items()}
+            pairs = {self._as_literal(value, key): self.one(item) for key, (_, item) in value.entries.items()}
             return {key: node for key, (node, _) in pairs.items()}, {key: fake for key, (_, fake) in pairs.items()}
         if isinstance(value, ScalarValue) and (number := value.of_this_call()) is not None:
             return number, number
@@ -370,10 +370,10 @@ class _Operands:
             constant = value.constant()
         except NotConstant:
             self.ctx.stop(Kind.OPERAND, f"`{self.operation}` is given {value.describe()}, which a graph cannot hold")
-        constant = self._told(value, constant)
+        constant = self._as_literal(value, constant)
         return constant, constant
 
-    def _told(self, value: Value, constant: object) -> object:
+    def _as_literal(self, value: Value, constant: object) -> object:
         """The constant in a form that the text of a graph can say; breaks the graph where there is none."""
         if isinstance(constant, type):
             constant = _TYPES.get(constant, constant)
@@ -383,15 +383,15 @@ class _Operands:
         return constant
 
 
-_SAID = (bool, int, float, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
-_SAID_TOO = (torch.memory_format, enum.Enum, range, torch.Size, complex)
+_LITERALS = (bool, int, float, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
+_OTHER_LITERALS = (torch.memory_format, enum.Enum, range, torch.Size, complex)
 
 
 def _has_text(constant: object) -> bool:
     """True if FX writes it as an expression that gives it again."""
     if isinstance(constant, (tuple, list)):
         return all(map(_has_text, constant))
-    return isinstance(constant, (*_SAID, *_SAID_TOO, OpOverload))
+    return isinstance(constant, (*_LITERALS, *_OTHER_LITERALS, OpOverload))
 
 
 def _spelled(constant: object) -> object:

@@ -264,12 +264,12 @@ def _by_no_positions(x: torch.Tensor, dim: int, index: torch.Tensor, *_: object,
 @_doubt(aten.mm, aten.mv, aten.bmm, aten.dot, aten.vdot, aten.linalg_cross, aten.heaviside, aten.heaviside_)
 @_doubt(aten.addmm, aten.addmv, aten.baddbmm, aten.addbmm, aten.addmm_, aten.addmv_, aten.baddbmm_, aten.addbmm_)
 def _of_two_types(*operands: object, **_: object) -> bool:
-    """True if operands are of several types, unless the result's is told.
+    """True if operands are of several types, unless the result's is given.
 
     Factors, and what their product is added to, have to be of one.
     """
-    told = any(isinstance(each, torch.dtype) for each in operands)
-    return not told and len({each.dtype for each in operands if isinstance(each, torch.Tensor)}) > 1
+    has_dtype = any(isinstance(each, torch.dtype) for each in operands)
+    return not has_dtype and len({each.dtype for each in operands if isinstance(each, torch.Tensor)}) > 1
 
 
 @_doubt(aten.convolution)

@@ -103,7 +103,7 @@ class Assumptions:
 
     def __init__(self, env: ShapeEnv) -> None:
         self._env = env
-        self._told: set[sympy.Basic] = set()
+        self._seen: set[sympy.Basic] = set()
 
     def mark(self) -> tuple[int, int]:
         return self._env.num_deferred_runtime_asserts, len(self._env.var_to_range)
@@ -115,8 +115,8 @@ class Assumptions:
             return []
         new = set(list(self._env.var_to_range)[symbols:])
         held = [one.expr for some in self._env.deferred_runtime_asserts.values() for one in some]
-        found = [expr for expr in held if expr not in self._told and not expr.free_symbols <= new]
-        self._told.update(held)
+        found = [expr for expr in held if expr not in self._seen and not expr.free_symbols <= new]
+        self._seen.update(held)
         return found
 
 
@@ -188,8 +188,8 @@ def _number_at(origin: Any) -> Source:
     if isinstance(origin, ShapeSource) or hasattr(origin, "member"):
         return _path(origin)
     name, dim = origin.prop.name, origin.idx or 0
-    told = {"SIZE": f"{{}}.size({dim})", "STRIDE": f"{{}}.stride({dim})"}.get(name, "{}.storage_offset()")
-    return FormulaSource(_READS[name](dim), (_path(origin.base),), told)
+    text = {"SIZE": f"{{}}.size({dim})", "STRIDE": f"{{}}.stride({dim})"}.get(name, "{}.storage_offset()")
+    return FormulaSource(_READS[name](dim), (_path(origin.base),), text)
 
 
 _READS: dict[str, Callable[[int], Callable[[torch.Tensor], int]]] = {

@@ -109,8 +109,8 @@ class Contents:
         known = self._known.get(key)
         if known is None:
             own = type.__getattribute__(cls, "__dict__")
-            told = sorted((str(name), self._member(each)) for name, each in own.items() if name not in _SAY_NOTHING)
-            self._known[key] = known = cls, digest(told)
+            members = sorted((str(name), self._member(each)) for name, each in own.items() if name not in _SAY_NOTHING)
+            self._known[key] = known = cls, digest(members)
         return known[1]
 
     def _member(self, obj: object) -> Content:
@@ -135,12 +135,12 @@ class Contents:
         if known is None:
             self._known[id(function)] = function, "recursive"
             try:
-                told = digest(self.function(function))  # type: ignore[arg-type]
+                found = digest(self.function(function))  # type: ignore[arg-type]
             # A default without content: its type has to do, as what is read of it is guarded.
             except NotStored:
-                told = digest(self._code(function.__code__))  # type: ignore[attr-defined]
-                told += "+" + digest([class_name(type(each)) for each in function.__defaults__ or ()])  # type: ignore[attr-defined]
-            self._known[id(function)] = known = function, told
+                found = digest(self._code(function.__code__))  # type: ignore[attr-defined]
+                found += "+" + digest([class_name(type(each)) for each in function.__defaults__ or ()])  # type: ignore[attr-defined]
+            self._known[id(function)] = known = function, found
         return known[1]
 
     # -- anything ----------------------------------------------------------------------------------------------------

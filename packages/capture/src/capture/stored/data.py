@@ -161,8 +161,8 @@ class DataWriter:
     def learn(self, guards: Sequence[Guard], entered: Sequence[Entered]) -> None:
         """The objects that others are found by: to which a path leads, and classes."""
         functions = [function for _, function in entered if function is not None]
-        told = [function.__globals__.get(name) for function in functions for name in function.__code__.co_names]
-        self.names.classes.update((each, None) for each in told if isinstance(each, type))
+        named = [function.__globals__.get(name) for function in functions for name in function.__code__.co_names]
+        self.names.classes.update((each, None) for each in named if isinstance(each, type))
         for guard in guards:
             if guard.kind == "type":
                 self.names.classes[guard.payload[0]] = None

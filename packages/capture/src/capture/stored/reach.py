@@ -64,8 +64,8 @@ def reached(entered: Iterable[Entered], root: CodeType, found: Iterable[CodeType
 
 def reach(functions: Iterable[object], contents: Contents) -> str:
     """The digest of what these functions name."""
-    told = Reach(contents)
-    return digest([told.of(each) for each in functions if isinstance(each, FunctionType)])
+    found = Reach(contents)
+    return digest([found.of(each) for each in functions if isinstance(each, FunctionType)])
 
 
 _OPERATORS = ("torch", "capture", "_operator", "operator", "math", "builtins")
@@ -114,7 +114,7 @@ class Reach:
                 continue
             # Other globals of the program are guarded where they are read.
             if fixed or isinstance(obj, (ModuleType, type)):
-                yield [name, self._told(obj)]
+                yield [name, self._content(obj)]
             owners.append(obj)
         yield from self._members(owners, wanted)
 
@@ -131,10 +131,10 @@ class Reach:
                 if name not in of:
                     continue
                 _refuse_process(owner, name)
-                yield [name, self._told(of[name])]
+                yield [name, self._content(of[name])]
                 owners.append(of[name])
 
-    def _told(self, obj: object) -> Content:
+    def _content(self, obj: object) -> Content:
         """The content of a value; one of a library's that cannot be compared is told by its class.
 
         What is relied on of such a value is guarded (hooks, modes), or asked of torch's state.

@@ -55,13 +55,13 @@ def own_method(obj: object, *names: str) -> str | None:
     return next((name for name in names if _is_programs(cls, name) or _is_made_by_item(obj, name)), None)
 
 
-def tells_of_questions(obj: object) -> bool:
+def metaclass_runs_code(obj: object) -> bool:
     """True if code of the program runs where its class, or the class that it is, is only looked at, as a key for one.
 
     Such code must see no other questions than CPython's.
     """
     cls = type(obj)
-    return _tells(type(cls)) or (type in type.__getattribute__(cls, "__mro__") and _tells(cls))
+    return _runs_code(type(cls)) or (type in type.__getattribute__(cls, "__mro__") and _runs_code(cls))
 
 
 def is_asked_for_what_is_missing(cls: type) -> bool:
@@ -69,7 +69,7 @@ def is_asked_for_what_is_missing(cls: type) -> bool:
     return _is_programs(cls, "__getattr__")
 
 
-def _tells(metaclass: type) -> bool:
+def _runs_code(metaclass: type) -> bool:
     """True if a metaclass answers for attributes, equality or hash of its classes by code of the program."""
     if metaclass is type or metaclass is _OF_TENSORS:
         return False

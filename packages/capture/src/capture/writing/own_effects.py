@@ -58,7 +58,7 @@ class OwnChange:
     """The number that it becomes; None where only the graph will tell."""
 
 
-def told(changes: Sequence[OwnChange]) -> str:
+def describe(changes: Sequence[OwnChange]) -> str:
     texts = list(dict.fromkeys(change.text for change in changes))
     more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return f"{', '.join(texts[:_SHOWN])}{more}"
@@ -94,7 +94,7 @@ class _Left:
             found = self._place(source)
             if not _is_broken(guard, found) or self._is_moved(source):
                 return None
-            return OwnChange(source, _told(guard, found), *_number(guard, found))
+            return OwnChange(source, _described(guard, found), *_number(guard, found))
         contents = self._contents[source]
         if not _holds_other(guard, contents) or self._is_moved(source):
             return None
@@ -298,7 +298,7 @@ def _path(source: Source) -> str:
     return f"`{source.expression()}`"
 
 
-def _told(guard: Guard, found: Value | None) -> str:
+def _described(guard: Guard, found: Value | None) -> str:
     path = _path(guard.source)  # type: ignore[arg-type]
     if found is None:
         return f"{path} goes away"

@@ -62,7 +62,7 @@ class Failures:
         """For a continuation: code that raises an exception where it stands."""
         self.rare = True  # failed checks; a guard of code that has some
         self._failed_checks = 0
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def start_over(self, error: BaseException) -> bool:
         """True if CPython is to run the frame after this error of its graph."""
@@ -103,9 +103,9 @@ class Failures:
         reason = Reason(Kind.ERROR_IN_A_GRAPH, f"{self.last}; CPython ran the function, and found no error")
         if self.strict and not self.handled:
             raise InternalError(f"{self.location}: {reason.explanation}")
-        if self.last in self._told:
+        if self.last in self._reported:
             return
-        self._told.add(self.last)
+        self._reported.add(self.last)
         self.tell(FallbackRecord(self.location, reason))
         if not self.handled:
             inform(CaptureWarning(f"{self.location}: {reason.explanation}"), self.location)
@@ -134,13 +134,13 @@ class Unraised:
         self.log = log
         self.nopython = nopython
         self.record = record
-        self._told = False
+        self._reported = False
 
     def __call__(self) -> None:
         if self.nopython:
             raise Unsupported(self.record.reason, self.record.location)
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self.log.add(self.record)
 
 

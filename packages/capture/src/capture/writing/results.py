@@ -23,7 +23,7 @@ class Expected:
     function: str
     count: int
 
-    def told(self, error: BaseException) -> BaseException:
+    def as_backend_error(self, error: BaseException) -> BaseException:
         """The exception that is raised in the place of Python's error."""
         if not isinstance(error, (TypeError, ValueError)):
             return error  # of an iterator of the backend's
@@ -78,7 +78,7 @@ class Results:
         emit.emit("PUSH_EXC_INFO")
         with emit.handled_by(interrupted, 1, lasti=True):
             let_go()
-            emit.load_callable(self.expected.told)
+            emit.load_callable(self.expected.as_backend_error)
             emit.copy(3)
             emit.call(1)
             emit.swap(3)

@@ -89,7 +89,7 @@ class Writer:
         # Locals that were unbound.
         self._gone: set[str] = set()
         self._count = 0
-        self._told: Callable[[Source], None] | None = None
+        self._on_read: Callable[[Source], None] | None = None
 
     # -- locals of our own ---------------------------------------------------------------------------------------
 
@@ -202,9 +202,9 @@ class Writer:
         self._paths.clear()
         self._uses.clear()
 
-    def watch(self, told: Callable[[Source], None] | None) -> None:
-        """Has `told` told of each source that is read; the object is on top then."""
-        self._told = told
+    def watch(self, on_read: Callable[[Source], None] | None) -> None:
+        """Has `on_read` called with each source that is read; the object is on top then."""
+        self._on_read = on_read
 
     def load_anew(self, source: Source) -> None:
         """Reads a source from its path, whatever was read there before."""
@@ -220,8 +220,8 @@ class Writer:
             self.emit.load_fast(name)
             return
         self._read(source)
-        if self._told is not None:
-            self._told(source)
+        if self._on_read is not None:
+            self._on_read(source)
         # Read by more than one: kept, for the next.
         if isinstance(source, Derived) and self._uses[source] > 1:
             name = self._paths[source] = self.fresh("path")

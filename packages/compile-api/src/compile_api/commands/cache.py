@@ -68,9 +68,9 @@ def _frames() -> Iterator[str]:
     for path in (path for path in cache().entries() if path.suffix == ".frame"):
         for data in versions(cache().find_data(path.name) or b""):
             with contextlib.suppress(NotStored):
-                told = told_of(data)
-                kind = f"{told.operators} operators" if told.operators else "no operators"
-                yield f"{told.function}: {kind}, {told.guards} guards, {len(data) / 1e3:.1f} kB"
+                summary = told_of(data)
+                kind = f"{summary.operators} operators" if summary.operators else "no operators"
+                yield f"{summary.function}: {kind}, {summary.guards} guards, {len(data) / 1e3:.1f} kB"
 
 
 def clear(folder: Path) -> int:

@@ -100,5 +100,5 @@ def _with_metadata(gm: fx.GraphModule) -> fx.GraphModule:
 
 def _reason(error: RuntimeError) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "conversion" in line.lower() or "not supported" in line.lower()]
-    return (told or lines or ["no reason given"])[0]
+    relevant = [line for line in lines if "conversion" in line.lower() or "not supported" in line.lower()]
+    return (relevant or lines or ["no reason given"])[0]

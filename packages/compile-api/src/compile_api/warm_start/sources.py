@@ -12,11 +12,11 @@ from pathlib import Path
 @cache
 def sources_of(packages: Sequence[str]) -> str:
     """A digest of the modules of these packages."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for package in packages:
         spec = importlib.util.find_spec(package)
         for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
             for path in sorted(Path(folder).rglob("*.py")):
-                told.update(f"{path.relative_to(folder)}\n{path.stat().st_size}\n".encode())
-                told.update(path.read_bytes())
-    return told.hexdigest()
+                digest.update(f"{path.relative_to(folder)}\n{path.stat().st_size}\n".encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()

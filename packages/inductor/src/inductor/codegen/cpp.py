@@ -212,14 +212,14 @@ class _KernelPrinter:
             self.lines.line(f"const i64 {end} = minimum<i64>({name} + {height}, {whole.stop});")
             band = Span(row, name, end, None)
             with self._vector_for(span, width, "0"):
-                begin = self._turned(band, span.axis)
+                begin = self._transposed_squares(band, span.axis)
                 with self._for(Span(row, begin, end, None)):
                     self._every_loop(self._scope(Lanes(span.axis, width)))
             if span.rest(width):
                 with self._tail_for(span, width), self._for(band):
                     self._every_loop(self._scope())
 
-    def _turned(self, band: Span, column: Symbol) -> str:
+    def _transposed_squares(self, band: Span, column: Symbol) -> str:
         """Prints the rows of a band in squares, as far as there are whole ones; returns the position where the
         remaining rows begin."""
         row, width, loads = band.axis, self.layout.width, self.layout.transposed
@@ -230,7 +230,7 @@ class _KernelPrinter:
         with self.lines.block(_header(group, band.start, f"{band.stop} - {width - 1}", width), "}"):
             for load in loads:
                 # As many rows as a vector has lanes make a square: read along the memory of the transposed operand and
-                # turned in registers, it gives each row its vector, instead of one lane at a time.
+                # transposed in registers, it gives each row its vector, instead of one lane at a time.
                 kind, tile = scope.type_of(load.dtype, True), self.names.fresh("tile")
                 place = index_text(load.index, cpp_dialect.INDEX_STYLE, {row: group}).within(Precedence.ADD)
                 step = load.index.stride_of(column)

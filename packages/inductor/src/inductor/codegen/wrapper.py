@@ -118,8 +118,10 @@ class _WrapperPrinter:
         self.devices = program.launches()
         gpus = {device for device in self.devices.values() if device.type == "cuda"}
         self.only_gpu = next(iter(gpus)) if len(gpus) == 1 else None
-        self.told = {step.symbol.name for step in program.steps if isinstance(step, Bind)}
-        self.told |= {step.number.name for step in program.steps if isinstance(step, Call) and step.number is not None}
+        self.known_sizes = {step.symbol.name for step in program.steps if isinstance(step, Bind)}
+        self.known_sizes |= {
+            step.number.name for step in program.steps if isinstance(step, Call) and step.number is not None
+        }
         self.read_by_kernels, self.written_by_kernels = _touched_by_kernels(program)
 
     def print(self) -> Wrapper:
@@ -202,7 +204,7 @@ class _WrapperPrinter:
         return name
 
     def _size(self, name: str) -> str:
-        if name not in self.told:
+        if name not in self.known_sizes:
             raise UnsupportedGraph(f"a size that no input tells: {name}; give the graph that number as an input")
         return self._local(name)
 

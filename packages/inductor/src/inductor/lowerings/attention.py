@@ -25,13 +25,13 @@ def attend(ctx: Context, attention: Attention) -> Tensor:
     """The result of an attention's last product, (batch and heads, rows, columns)."""
     leading = ctx.sizes.indices(attention.shape[:-2])
     heads = leading if len(leading) == 2 else (*leading, ONE)
-    queries, turned, values = (
+    queries, transposed, values = (
         _by_head(_current(ctx, node), heads) for node in (attention.queries, attention.keys, attention.values)
     )
     mask = _mask(ctx, attention, leading, queries.dtype)
     result = _result(ctx, (*queries.sizes[:3], values.sizes[3]), queries)
     # A product takes keys turned, the library as they are.
-    operands = [queries, permuted(turned, [0, 1, 3, 2]), values]
+    operands = [queries, permuted(transposed, [0, 1, 3, 2]), values]
     refs = [None if operand is None else ctx.ref(operand) for operand in (*operands, mask)]
     ctx.call(aten.scaled_dot_product_attention.default, (*refs, 0.0, False), {"scale": attention.scale}, [result], None)
     output = load(result)

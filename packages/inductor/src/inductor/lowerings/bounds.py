@@ -81,7 +81,7 @@ def _extreme(op: str) -> Callable[..., Tensor | Declined]:
 
 
 _TWO_VECTORS = 64
-"""Bytes that eager's kernels for CPUs read at once."""
+"""Bytes that eager's kernels for CPUs read at once.  No cost: which of two zeros is the result depends on them."""
 _largest, _smallest = _extreme("maximum"), _extreme("minimum")
 lowering(aten.maximum.default, aten.max.other, aten.clamp_min.Tensor)(_largest)
 lowering(aten.minimum.default, aten.min.other, aten.clamp_max.Tensor)(_smallest)

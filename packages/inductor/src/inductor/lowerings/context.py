@@ -120,7 +120,7 @@ class Context:
             strides = self.strides_of(owner)
         buffer = self.buffer(tensor.sizes, tensor.dtype, tensor.device, strides, gaps)
         result = load(buffer)
-        if _is_turned(buffer):  # walked as it lies, so that it shares kernels with what is not turned
+        if _is_transposed(buffer):  # walked as it lies, so that it shares kernels with what is not transposed
             domain = (*buffer.sizes[:-2], buffer.sizes[-1], buffer.sizes[-2])
             *outer, rows, columns = positions(domain)
             target, value = (reindex(t, domain, [*outer, columns, rows]) for t in (result, tensor))
@@ -336,14 +336,15 @@ def read_buffers(expr: Expr) -> frozenset[str]:
 def _unless_never_read(value: Expr, domain: Sequence[Index]) -> Expr:
     """The value, or nothing that reads memory where a loop over the domain makes no step.
 
-    A dimension without elements has no index: what is read there would be read ahead of that loop, where no memory is.
+    A dimension without elements has no index: what is read there would be read ahead of that loop, where there is no
+    memory.
     """
     if ZERO not in domain:
         return value
     return Const(False if value.dtype == torch.bool else 0.0 if value.dtype.is_floating_point else 0, value.dtype)
 
 
-def _is_turned(buffer: Buffer) -> bool:
+def _is_transposed(buffer: Buffer) -> bool:
     """True for matrices whose columns lie side by side, as products like to take them."""
     return len(buffer.sizes) >= 2 and buffer.strides[-2] == ONE != buffer.strides[-1] and ONE not in buffer.sizes[-2:]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from inductor import costs
 from inductor.errors import UnsupportedGraph
 from inductor.ir.index import ONE, ZERO, Atom, Index, Mod, Symbol, size_symbol
 from inductor.ir.program import WIDEST
@@ -21,9 +22,6 @@ SMALLEST = -(1 << 62)
 _MOST_OF_64_BITS = (1 << 63) - 1
 _MOST_ELEMENTS = 1 << 53
 """More elements than any memory holds."""
-_MOST_COMPARED = 3
-"""The most sizes that are compared with one another: the larger of two names one of them three times, the largest of
-five takes g++ a minute."""
 
 
 @dataclass
@@ -144,8 +142,8 @@ class Sizes:
                 product = product * args[0]
             return product
         if kind in ("Min", "Max"):
-            if len(args) > _MOST_COMPARED:
-                raise UnsupportedGraph(f"{expr}: sizes are compared with no more than {_MOST_COMPARED - 1} others")
+            if len(args) > (most := costs.ANY.most_compared):
+                raise UnsupportedGraph(f"{expr}: sizes are compared with no more than {most - 1} others")
             return functools.reduce(_smaller if kind == "Min" else _larger, args)
         raise UnsupportedGraph(
             f"{expr}: of sizes and numbers that vary only +, *, //, %, min and max are understood; mark the dimension "

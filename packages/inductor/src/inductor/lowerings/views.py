@@ -208,10 +208,10 @@ def t(ctx: Context, x: Tensor) -> Tensor:
 
 @lowering(aten.flip.default)
 def flip(ctx: Context, x: Tensor, dims: Sequence[int]) -> Tensor:
-    turned = {wrap(dim, x.ndim) for dim in dims}
+    reversed_dims = {wrap(dim, x.ndim) for dim in dims}
     where = positions(x.sizes)
     flipped = [
-        size - 1 - at if dim in turned and size != ONE else at
+        size - 1 - at if dim in reversed_dims and size != ONE else at
         for dim, (size, at) in enumerate(zip(x.sizes, where, strict=True))
     ]
     moved = reindex(x, x.sizes, flipped)

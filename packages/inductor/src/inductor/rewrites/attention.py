@@ -45,7 +45,7 @@ Mask: TypeAlias = Added | Filled
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """``softmax(scale * queries @ keys + masks) @ values``; keys are turned, the softmax is of ``shape``."""
+    """``softmax(scale * queries @ keys + masks) @ values``; keys are transposed, the softmax is of ``shape``."""
 
     queries: Node
     keys: Node

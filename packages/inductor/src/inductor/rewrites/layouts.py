@@ -124,7 +124,7 @@ def _lies_innermost(node: Node) -> bool:
 
 # -- forward and backward at once -------------------------------------------------------------------------------------
 
-TURNED = "turned"
+CHANNELS_INNERMOST = "channels_innermost"
 """The key in a node's ``meta`` that marks a value with its channels innermost where eager's has them outermost."""
 
 
@@ -145,14 +145,14 @@ def lay_out_images(graph: Graph) -> None:
         if node.args[1:3] in convolved and isinstance(gradient, Node) and _follows(gradient, returned):
             laid.append(gradient)
     for node in laid:
-        _turn(node)
-    # Again: now that gradients are turned, backward's convolutions want their neighbours turned as well.
+        _lay_channels_innermost(node)
+    # Again: now that gradients lie so, backward's convolutions want it of their neighbours as well.
     for node, layout in image_layouts(graph, returned).items():
         if layout == "channels last" and _is_image(node):
-            _turn(node)
+            _lay_channels_innermost(node)
 
 
-def _turn(node: Node) -> None:
+def _lay_channels_innermost(node: Node) -> None:
     """Gives a value the strides of an image with its channels innermost, unless it is a view."""
     value = node.meta["val"]
     if _lies_innermost(node) or not isinstance(value, FakeTensor) or not value.is_contiguous():
@@ -168,7 +168,7 @@ def _turn(node: Node) -> None:
         node.meta["val"] = _innermost(value)
     else:
         return
-    node.meta[TURNED] = True
+    node.meta[CHANNELS_INNERMOST] = True
 
 
 def _innermost(value: FakeTensor) -> torch.Tensor:
@@ -177,19 +177,19 @@ def _innermost(value: FakeTensor) -> torch.Tensor:
 
 
 def as_eager_lays(gm: GraphModule, run: Callable[[list[Any]], Sequence[Any]]) -> Boxed:
-    """``run``, which knows eager's strides alone, in the place of the compiled graph: its inputs are turned to eager's
+    """``run``, which knows eager's strides alone, in the place of the compiled graph: its inputs are brought to eager's
     layout before, its results to the graph's after."""
-    inputs = [TURNED in node.meta for node in gm.graph.find_nodes(op="placeholder")]
+    inputs = [CHANNELS_INNERMOST in node.meta for node in gm.graph.find_nodes(op="placeholder")]
     returned = pytree.tree_leaves(gm.graph.output_node().args)
-    outputs = [isinstance(node, Node) and TURNED in node.meta for node in returned]
+    outputs = [isinstance(node, Node) and CHANNELS_INNERMOST in node.meta for node in returned]
     # The usual case costs nothing.
     if not any(inputs) and not any(outputs):
         return lambda given: tuple(run(given))
 
     def call(given: list[Any]) -> tuple[Any, ...]:
-        given[:] = [value.contiguous() if turned else value for value, turned in zip(given, inputs, strict=True)]
+        given[:] = [value.contiguous() if laid else value for value, laid in zip(given, inputs, strict=True)]
         results = zip(run(given), outputs, strict=True)
         innermost = torch.channels_last
-        return tuple(value.contiguous(memory_format=innermost) if turned else value for value, turned in results)
+        return tuple(value.contiguous(memory_format=innermost) if laid else value for value, laid in results)
 
     return call

@@ -40,18 +40,18 @@ def _laid(first: Nest, second: Nest) -> Iterator[tuple[Nest, Nest]]:
     # The caller takes the first that gives loops.
     if (whole := overlay(first.domain, second.domain)) is not None:
         yield from _whole(first, second, whole)
-    elif first.domain and second.domain and (turned := _turned(first, second)) is not None:
-        yield from _whole(first, second, turned)
+    elif first.domain and second.domain and (transposed := _transposed(first, second)) is not None:
+        yield from _whole(first, second, transposed)
     if first.reduced and not second.reduced and (rows := overlay(first.kept, second.domain)) is not None:
         yield _rows(first, second, rows)
     if second.reduced and not first.reduced and (rows := overlay(second.kept, first.domain)) is not None:
         laid_second, laid_first = _rows(second, first, rows)
         yield laid_first, laid_second
-    if whole is not None and whole.left and (turned := _turned(first, second)) is not None:
-        yield from _whole(first, second, turned)
+    if whole is not None and whole.left and (transposed := _transposed(first, second)) is not None:
+        yield from _whole(first, second, transposed)
 
 
-def _turned(first: Nest, second: Nest) -> Overlay | None:
+def _transposed(first: Nest, second: Nest) -> Overlay | None:
     """An overlay by the strides of a buffer that both use; not for nests that count positions, which they do in tensor
     order."""
     if counts_positions(first.loops) or counts_positions(second.loops):

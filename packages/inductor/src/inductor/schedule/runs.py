@@ -129,7 +129,7 @@ def _run(waves: tuple[tuple[Launch, ...], ...]) -> Run:
     """The run of these waves, cut into stretches by who executes them."""
     stretches: list[Stretch] = []
     for wave in waves:
-        for team, launches in _apart(wave):
+        for team, launches in _by_who_shares_it_out(wave):
             if stretches and stretches[-1].team == team:
                 stretches[-1] = Stretch(team, (*stretches[-1].waves, launches))
             else:
@@ -140,7 +140,7 @@ def _run(waves: tuple[tuple[Launch, ...], ...]) -> Run:
     return Run(waves, tuple(stretches), work, threads, costs.CPU.parallel_work)
 
 
-def _apart(wave: Sequence[Launch]) -> Iterator[tuple[bool, tuple[Launch, ...]]]:
+def _by_who_shares_it_out(wave: Sequence[Launch]) -> Iterator[tuple[bool, tuple[Launch, ...]]]:
     """The kernels of a wave that start threads themselves, then the others, which run as a team if that is worth it."""
     own = tuple(launch for launch in wave if launch.kernel.cpu.threaded)
     rest = tuple(launch for launch in wave if not launch.kernel.cpu.threaded)

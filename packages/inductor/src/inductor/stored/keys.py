@@ -22,7 +22,7 @@ from torch.fx import GraphModule, Node
 from inductor.cache import key_of
 from inductor.calling import CONSTANTS, attribute, span
 from inductor.options import Options
-from inductor.rewrites.layouts import TURNED
+from inductor.rewrites.layouts import CHANNELS_INNERMOST
 from inductor.rewrites.redundant import MAY_RAISE
 from inductor.stored.world import ambient, gpus, world
 from inductor.torch_versions import FakeTensor, OpOverload, OpOverloadPacket, schema_of
@@ -108,7 +108,7 @@ class _Lines:
         for number, node in enumerate(gm.graph.nodes):
             self.numbers[node] = number
             meta = node.meta
-            marks = f"{bool(meta.get(MAY_RAISE))}{TURNED in meta}{self._in_place(meta.get('in_place'))}"
+            marks = f"{bool(meta.get(MAY_RAISE))}{CHANNELS_INNERMOST in meta}{self._in_place(meta.get('in_place'))}"
             value = self._value(meta["val"]) if "val" in meta else "untold"
             yield f"{node.op} {self._target(gm, node)}{self._arguments(node)} {marks} {value}"
 

@@ -159,13 +159,13 @@ class _Raises:
     source: Source
     text: str
     cls: type[BaseException]
-    told: tuple[Any, ...]
+    error_args: tuple[Any, ...]
 
     def __call__(self, function: Any, *args: object) -> bool:
         try:
             self.source.read(Inputs(function, args))
         except Exception as error:  # noqa: BLE001 - which one is the question
-            return type(error) is self.cls and error.args == self.told
+            return type(error) is self.cls and error.args == self.error_args
         return False
 
 

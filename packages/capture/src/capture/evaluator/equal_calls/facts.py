@@ -13,7 +13,7 @@ from capture.torch_versions import version_of
 from capture.values.base import Value
 from capture.values.constant import ConstantValue
 
-_TOLD = (bool, int, str, bytes, NoneType, float, *PLAIN_DICTS, list, tuple)
+_OF_PLAIN_TRUTH = (bool, int, str, bytes, NoneType, float, *PLAIN_DICTS, list, tuple)
 _OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 _SIMPLE = (bool, int, str, bytes, NoneType, float, complex, range, frozenset, tuple, *_OF_TORCH)
 
@@ -36,8 +36,8 @@ _CHECKS: dict[str, Callable[[Any, Any], bool]] = {
     "length": lambda obj, wanted: type(obj) in (list, tuple, *PLAIN_DICTS) and len(obj) == wanted,
     "keys": lambda obj, wanted: type(obj) in PLAIN_DICTS and tuple(obj) == wanted,
     "empty": _has_none_under,
-    "true": lambda obj, _: type(obj) in _TOLD and bool(obj),
-    "false": lambda obj, _: type(obj) in _TOLD and not obj,
+    "true": lambda obj, _: type(obj) in _OF_PLAIN_TRUTH and bool(obj),
+    "false": lambda obj, _: type(obj) in _OF_PLAIN_TRUTH and not obj,
 }
 
 
@@ -75,8 +75,8 @@ def of_writes(written: Mapping[str, Value]) -> tuple[object, ...]:
     """The attributes of a tensor that the frame wrote, which its value keeps."""
     if not all(type(value) is ConstantValue for value in written.values()):
         raise Refused
-    told = ((name, value) for name, value in written.items() if isinstance(value, ConstantValue))
-    return tuple((name, type(value.value), repr(value.value)) for name, value in told)
+    constants = ((name, value) for name, value in written.items() if isinstance(value, ConstantValue))
+    return tuple((name, type(value.value), repr(value.value)) for name, value in constants)
 
 
 def _layout(tensor: torch.Tensor) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ from capture.evaluator.assumptions import Assumptions
 from capture.evaluator.equal_calls.facts import holds, of_fake, same_constant
 from capture.evaluator.equal_calls.paths import MISSING, Paths, Refused
 from capture.evaluator.equal_calls.recipes import Recipe, Watching, done_again
-from capture.evaluator.equal_calls.taking import Taking, fact_of_object, leads_to, of_known
+from capture.evaluator.equal_calls.tape_recorder import TapeRecorder, fact_of_object, leads_to, of_known
 from capture.evaluator.equal_calls.tapes import (
     Guarded,
     Known,
@@ -61,7 +61,7 @@ class MachineOfEqualCalls(Machine):
     """A `Machine` that takes tapes of calls and does equal calls again; to everyone else it is one."""
 
     def __init__(self, *args: Any) -> None:
-        self._takings: list[Taking] = []
+        self._recorders: list[TapeRecorder] = []
         self._within = 0  # what is an event by itself, or is never one
         self._place: Location | None = None  # of the event that is done again
         self._epoch = 0  # how often something changed that a call may look at
@@ -127,8 +127,8 @@ class MachineOfEqualCalls(Machine):
         # So many kinds of calls that one more is unlikely to be met again.
         if len(tapes) >= _MOST_TAPES:
             return module.call(self, args, kwargs)
-        result, taking = self._taken(tape, module, args, kwargs)
-        if not taking.refused:
+        result, recorder = self._taken(tape, module, args, kwargs)
+        if not recorder.refused:
             tapes.append(tape)
         return result
 
@@ -154,7 +154,7 @@ class MachineOfEqualCalls(Machine):
         """Counts of all that a call leaves alone if it can be done again."""
         graph, effects = self.graph, self.effects
         of_graph = len(graph.readers), len(graph.used_up), len(graph.reentrant), len(graph.lost_histories)
-        regions = len(graph.regions._calls), graph.spoilt, graph.transforms, len(graph.views), len(graph.told)
+        regions = len(graph.regions._calls), graph.spoilt, graph.transforms, len(graph.views), len(graph.views_known)
         done = len(effects.calls), len(effects.clocks), len(effects.taken), len(effects.locks.holds()), bool(effects)
         open_ones = len(self.stops._suspended), len(self.checks), len(self.leaves), bool(self.defined)
         return of_graph, regions, done, open_ones, self.keys.has_some(), self._epoch_now(), self.left_active[:]
@@ -168,33 +168,33 @@ class MachineOfEqualCalls(Machine):
         tables = (held, *(held.get(name) for name in ("_parameters", "_buffers", "_modules")))
         return any(table is not None and self._met.find(table) is not None for table in tables)
 
-    # -- taking --------------------------------------------------------------------------------------------------
+    # -- recording tapes -------------------------------------------------------------------------------------------
 
     def _taken(
         self, tape: Tape, module: ModuleValue, args: Sequence[Value], kwargs: Mapping[str, Value]
-    ) -> tuple[Value, Taking]:
+    ) -> tuple[Value, TapeRecorder]:
         """The result of evaluating a call, with the tape that was taken of it."""
-        taking = Taking(tape, len(self.frames), self._shares_memory)
+        recorder = TapeRecorder(tape, len(self.frames), self._shares_memory)
         counts, nodes = self._counts(), self._node_count()
-        self._takings.append(taking)
+        self._recorders.append(recorder)
         try:
             result = realize(self, module.call(self, args, kwargs))
         finally:
-            self._takings.remove(taking)
-        taking.finish(result)
-        if counts != self._counts() or nodes + taking.added != self._node_count():
-            taking.refuse("something else happened")
+            self._recorders.remove(recorder)
+        recorder.finish(result)
+        if counts != self._counts() or nodes + recorder.added != self._node_count():
+            recorder.refuse("something else happened")
         try:
             again = Slots()
             again.add(module)
             if given_shapes(args, kwargs, again)[:2] != tape.given[:2]:
-                taking.refuse("its arguments changed")
+                recorder.refuse("its arguments changed")
             modules = [value for value in tape.slots.values if isinstance(value, ModuleValue)]
             if any(self._tables_are_known(each.obj) for each in modules):
-                taking.refuse("the tables of a module are looked at")
+                recorder.refuse("the tables of a module are looked at")
         except Refused:
-            taking.refuse("its arguments changed")
-        return result, taking
+            recorder.refuse("its arguments changed")
+        return result, recorder
 
     @contextmanager
     def _event(self) -> Iterator[None]:
@@ -205,25 +205,25 @@ class MachineOfEqualCalls(Machine):
             yield
         finally:
             self._within -= 1
-        for taking in self._takings:
-            taking.added += self._node_count() - before
+        for recorder in self._recorders:
+            recorder.added += self._node_count() - before
 
     def _tell(self, tell: Any) -> None:
-        for taking in self._takings:
-            if not taking.refused:
+        for recorder in self._recorders:
+            if not recorder.refused:
                 try:
-                    tell(taking)
+                    tell(recorder)
                 except Refused:
-                    taking.refuse("a path or a value")
+                    recorder.refuse("a path or a value")
 
     def _refuse(self, why: str) -> None:
-        for taking in self._takings:
-            taking.refuse(why)
+        for recorder in self._recorders:
+            recorder.refuse(why)
 
-    def _place_within(self, taking: Taking) -> Location | None:
+    def _place_within(self, recorder: TapeRecorder) -> Location | None:
         if self._place is not None:
             return self._place
-        for frame in reversed(self.frames[taking.depth :]):
+        for frame in reversed(self.frames[recorder.depth :]):
             if not frame.function.namespace.trusted:
                 return frame.location()
         return None
@@ -232,7 +232,7 @@ class MachineOfEqualCalls(Machine):
         return self._place if self._place is not None else super().location()
 
     def wrap(self, obj: Any, source: Source) -> Value:
-        if self._within or not self._takings:
+        if self._within or not self._recorders:
             return self._wrapped(obj, source)
         known = self._met.find(obj)
         with self._event():
@@ -240,7 +240,7 @@ class MachineOfEqualCalls(Machine):
         # Each path to a constant makes a value of its own: that its object was met says nothing.
         if isinstance(value, ConstantValue):
             known = None
-        self._tell(lambda taking: taking.wrapped(obj, source, value, known))
+        self._tell(lambda recorder: recorder.wrapped(obj, source, value, known))
         return value
 
     def _wrapped(self, obj: Any, source: Source) -> Value:
@@ -256,40 +256,40 @@ class MachineOfEqualCalls(Machine):
 
     def known(self, obj: object) -> Value | None:
         value = super().known(obj)
-        if value is not None and self._takings and not self._within:
-            self._tell(lambda taking: _insist_on_another(taking, value))
+        if value is not None and self._recorders and not self._within:
+            self._tell(lambda recorder: _insist_on_another(recorder, value))
         return value
 
     def literal(self, obj: Any) -> Value:
         value = super().literal(obj)
-        if self._takings and not self._within and not isinstance(value, ConstantValue):
-            self._tell(lambda taking: _insist_on_another(taking, value))
+        if self._recorders and not self._within and not isinstance(value, ConstantValue):
+            self._tell(lambda recorder: _insist_on_another(recorder, value))
         return value
 
     def inline(self, function: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        if self._takings and not self._within and (function.closure or function.function is None):
+        if self._recorders and not self._within and (function.closure or function.function is None):
             held = [getattr(cell, "content", cell) for cell in function.closure]
-            self._tell(lambda taking: _insist_on_others(taking, held))
+            self._tell(lambda recorder: _insist_on_others(recorder, held))
         return super().inline(function, args, kwargs)
 
     def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
-        if self._takings and not self._within:
-            told = (payload,) if kind == "tensor" else payload
-            new = not (self.guards.has(source, kind, told) or isinstance(source, ConstSource))
+        if self._recorders and not self._within:
+            given = (payload,) if kind == "tensor" else payload
+            new = not (self.guards.has(source, kind, given) or isinstance(source, ConstSource))
             self._tell(lambda t: t.guarded(source, kind, payload, text, self._place_within(t), new))
         super().guard(source, kind, *payload, text=text)
 
     def record(self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool = False) -> Value:
-        if self._within or not self._takings:
+        if self._within or not self._recorders:
             return super().record(target, args, kwargs, method=method)
         args = [realize(self, value) for value in args]
         kwargs = {name: realize(self, value) for name, value in kwargs.items()}
         operands: dict[int, Any] = {}
 
-        def look(taking: Taking) -> None:
-            if any(map(may_handle_an_error, self.frames[taking.depth :])):
-                taking.refuse("errors are handled")
-            operands[id(taking)] = taking.operands(args, kwargs)
+        def look(recorder: TapeRecorder) -> None:
+            if any(map(may_handle_an_error, self.frames[recorder.depth :])):
+                recorder.refuse("errors are handled")
+            operands[id(recorder)] = recorder.operands(args, kwargs)
 
         self._tell(look)
         # All operations within the event are this one's: the tape has the outermost.
@@ -330,8 +330,8 @@ class MachineOfEqualCalls(Machine):
         self._note_origin(value)
 
     def is_one_object(self, left: Value, right: Value) -> bool:
-        if self._takings and not (_is_plain(left) or _is_plain(right)):
-            self._tell(lambda taking: _insist_on_others(taking, [left, right], apart=True))
+        if self._recorders and not (_is_plain(left) or _is_plain(right)):
+            self._tell(lambda recorder: _insist_on_others(recorder, [left, right], apart=True))
         return super().is_one_object(left, right)
 
     def decide(self, value: Value) -> bool | None:
@@ -376,7 +376,7 @@ class MachineOfEqualCalls(Machine):
 
     def let_go(self) -> None:
         self._tapes.clear()
-        self._takings.clear()
+        self._recorders.clear()
         super().let_go()
 
     # -- doing it again ------------------------------------------------------------------------------------------
@@ -477,7 +477,7 @@ class MachineOfEqualCalls(Machine):
                     value = self.wrap(paths.objects[event.path], paths.sources[event.path])
                     self._insist_on_the_same_value(event, value, slots)
                 # Whoever takes a tape is to be told of the operation, which the graph alone does not tell.
-                elif event.recipe is None or self._takings:
+                elif event.recipe is None or self._recorders:
                     self._place = event.location or outer
                     self._record_again(event, slots)
                 else:
@@ -545,12 +545,12 @@ class MachineOfEqualCalls(Machine):
         self, known: Tape, tape: Tape, module: ModuleValue, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> Value:
         """The result of evaluating a call that would be done again, whose own tape has to be the same."""
-        result, taking = self._taken(tape, module, args, kwargs)
+        result, recorder = self._taken(tape, module, args, kwargs)
         what = f"the call of {module.describe()} was to be an equal one"
-        if taking.refused:
-            raise InternalError(f"{what}, but {taking.refused}")
-        if taking.outside:
-            raise InternalError(f"{what}, but relies on {taking.outside} more things outside of it")
+        if recorder.refused:
+            raise InternalError(f"{what}, but {recorder.refused}")
+        if recorder.outside:
+            raise InternalError(f"{what}, but relies on {recorder.outside} more things outside of it")
         if known.account() != tape.account():
             raise InternalError(f"{what}, but {_difference(known, tape)}")
         self.done_again += 1
@@ -575,14 +575,14 @@ def _is_plain(value: Value) -> bool:
     return isinstance(value, ConstantValue) and value.source is None
 
 
-def _insist_on_another(taking: Taking, value: Value) -> None:
-    slot = taking.tape.slots.of(value)
+def _insist_on_another(recorder: TapeRecorder, value: Value) -> None:
+    slot = recorder.tape.slots.of(value)
     if slot is not None and slot != 0 and value.source is not None:
         return  # met on the way, and found by what it is
-    if leads_to([value], taking.tape):
+    if leads_to([value], recorder.tape):
         raise Refused
 
 
-def _insist_on_others(taking: Taking, values: Sequence[Value], *, apart: bool = False) -> None:
-    if leads_to(values, taking.tape):
+def _insist_on_others(recorder: TapeRecorder, values: Sequence[Value], *, apart: bool = False) -> None:
+    if leads_to(values, recorder.tape):
         raise Refused

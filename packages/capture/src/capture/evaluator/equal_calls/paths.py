@@ -79,8 +79,8 @@ class Paths:
         kind = type(source)
         if not issubclass(kind, Derived) or kind not in _READERS:
             raise Refused
-        told: object = getattr(source, "key", getattr(source, "index", None))
-        self.follow((parent, kind, told), source)
+        key: object = getattr(source, "key", getattr(source, "index", None))
+        self.follow((parent, kind, key), source)
         return len(self.sources) - 1
 
     def lead_to(self, source: Source, number: int) -> bool:
@@ -92,14 +92,14 @@ class Paths:
 
     def follow(self, step: Step, source: Source | None = None) -> None:
         """Goes one step on, and keeps what is found there."""
-        parent, kind, told = step
+        parent, kind, key = step
         owner = self.objects[parent]
         if owner is MISSING:
             raise Refused
-        self.objects.append(_READERS[kind](owner, told))
+        self.objects.append(_READERS[kind](owner, key))
         self.steps.append(step)
         if source is None:
             make: Any = kind
             base = self.sources[parent]
-            source = make(base) if kind in (DictSource, TypeSource) else make(base, told)
+            source = make(base) if kind in (DictSource, TypeSource) else make(base, key)
         self.sources.append(source)

@@ -68,7 +68,7 @@ class Watching:
             return None
         if type(result.fake) is not FakeTensor or any(result.fake is operand for operand in operands):
             return None
-        meta = {name: told for name, told in result.node.meta.items() if name not in _OF_THIS_NODE}
+        meta = {name: value for name, value in result.node.meta.items() if name not in _OF_THIS_NODE}
         part, fact = _own_memory(graph.mode.remembered, operands, result.fake), of_fake(result.fake)
         return Recipe(result.node, part, fact, meta, effects, journal.work - self.work)
 

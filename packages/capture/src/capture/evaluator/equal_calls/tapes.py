@@ -70,7 +70,7 @@ Event = Wrapped | Guarded | Recorded
 
 @dataclass
 class Slots:
-    """The values of a call by number: each operand of an event is told by the number that it has here."""
+    """The values of a call by number: each operand of an event is named by the number that it has here."""
 
     values: list[Value] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Slots:
 
 
 def shape_of(value: Value, slots: Slots, facts: list[object] | None = None) -> Shape:
-    """The shape of a value.  Tensors without a slot get one, where ``facts`` is given to be told of them."""
+    """The shape of a value.  Tensors without a slot get one, where ``facts`` is given to hear of them."""
     value = settled(value)
     known = slots.of(value)
     if known is not None:
@@ -143,21 +143,21 @@ class Same:
 
 def built(shape: Shape, values: Sequence[Value], literal: Any) -> Value:
     """The value of such a shape, made of the values in these slots."""
-    kind, *told = shape
+    kind, *rest = shape
     if kind == "slot":
-        return values[told[0]]
+        return values[rest[0]]
     if kind == "outside":
-        held: Value = told[0].held
+        held: Value = rest[0].held
         return held
     if kind == "constant":
-        return ConstantValue(told[2].held, told[3])
+        return ConstantValue(rest[2].held, rest[3])
     if kind == "lazy":
         raise Refused
     if kind is dict:
         made = DictValue()
-        made.entries = {key: (literal(key), built(item, values, literal)) for key, item in told[0]}
+        made.entries = {key: (literal(key), built(item, values, literal)) for key, item in rest[0]}
         return made
-    items = [built(item, values, literal) for item in told[0]]
+    items = [built(item, values, literal) for item in rest[0]]
     if kind is slice:
         return SliceValue(*items)
     return ListValue(items) if kind is list else TupleValue(items, cls=kind)

@@ -32,8 +32,8 @@ def attention(b: Builder, node: fx.Node) -> Sequence[Name]:
     mask, scale = node.kwargs.get("attn_mask"), node.kwargs.get("scale")
     dtype, rows, columns = dtype_of(query), sizes_of(query)[-2], sizes_of(key)[-2]
     factor = b.constant(1 / math.sqrt(sizes_of(query)[-1]) if scale is None else scale, dtype)
-    turned = b.add("Transpose", b.of(key), perm=[0, 1, 3, 2])
-    scores = b.add("MatMul", b.add("Mul", b.of(query), factor), turned)
+    transposed = b.add("Transpose", b.of(key), perm=[0, 1, 3, 2])
+    scores = b.add("MatMul", b.add("Mul", b.of(query), factor), transposed)
     # Sizes are known, so the triangle is a constant of the model.
     if argument(node, 4, "is_causal", False):
         hidden = torch.full((rows, columns), -math.inf, dtype=dtype).triu(1)

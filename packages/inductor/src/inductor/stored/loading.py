@@ -46,16 +46,16 @@ def take_up(
         if found is None:
             return None
         head, program = found
-        taking = _Taking(head, artefact.options_read(head["options"], options), store)
+        loading = _Loading(head, artefact.options_read(head["options"], options), store)
         # A graph's key covers versions and GPUs already; a key alone says nothing of this process.
-        if gm is None and not taking.is_of_here():
+        if gm is None and not loading.is_of_here():
             return None
-        return taking.graph(name, gm, examples, program, start)
+        return loading.graph(name, gm, examples, program, start)
     except _FAILURES:
         return None
 
 
-class _Taking:
+class _Loading:
     """One stored graph being taken up."""
 
     def __init__(self, head: Head, options: Options, store: Cache) -> None:
@@ -147,14 +147,14 @@ class _Taking:
         return re.sub(r"check_input\('(\w+)', ", check, source)
 
     def _report(self, kernels: tuple[CompiledKernel, ...], start: float) -> Report:
-        told: Mapping[str, Any] = self.head["report"]
+        report: Mapping[str, Any] = self.head["report"]
         return Report(
             kernels=kernels,
-            fallbacks=tuple(Fallback(*fallback) for fallback in told["fallbacks"]),
-            library_calls=tuple(told["library_calls"]),
-            lowered=told["lowered"],
-            nests=told["nests"],
-            bytes=told["bytes"],
+            fallbacks=tuple(Fallback(*fallback) for fallback in report["fallbacks"]),
+            library_calls=tuple(report["library_calls"]),
+            lowered=report["lowered"],
+            nests=report["nests"],
+            bytes=report["bytes"],
             seconds={"take up": time.perf_counter() - start},
             from_cache=True,
         )

@@ -1,6 +1,6 @@
 """Messages that a program gets once, at the line of its own that asks for them.
 
-Must not know what is told.
+Must not know what they say.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 @dataclass
-class Told:
+class Messages:
     """Says each thing once, at the line of the program that asks."""
 
     said: set[str] = field(default_factory=set)

@@ -18,8 +18,8 @@ import torch
 
 from compile_api import logs
 from compile_api.errors import BadOption
+from compile_api.messages import Messages
 from compile_api.options import SETTABLE, Overrides, as_mapping, nearest
-from compile_api.told import Told
 
 SAME_SETTING: Mapping[str, str] = {
     "triton.cudagraphs": "cuda_graphs",
@@ -32,7 +32,7 @@ _OF_THE_CALL = ("guard_filter_fn", "use_aoti")
 """Options that ``torch.compile`` itself takes, whatever the backend."""
 
 
-def understood_options(options: Overrides, told: Told, *, others_ignore: bool = False) -> dict[str, object]:
+def understood_options(options: Overrides, messages: Messages, *, others_ignore: bool = False) -> dict[str, object]:
     """The options that exist here, by our names; what torch does not know either is an error, as it is there, unless
     the backend is one that ignores options (``others_ignore``)."""
     chosen: dict[str, object] = {}
@@ -43,7 +43,7 @@ def understood_options(options: Overrides, told: Told, *, others_ignore: bool = 
             chosen[ours] = value
         # Known to torch: a program that runs there must not fail here for it.
         elif others_ignore or name in torchs_options():
-            told.once(f"torch.compile's option {asked!r} has no counterpart in compile-api and is left out")
+            messages.once(f"torch.compile's option {asked!r} has no counterpart in compile-api and is left out")
         else:
             close = nearest(name, [*SETTABLE, *torchs_options()])
             raise BadOption(
@@ -103,7 +103,7 @@ def _is_set(variable: str) -> bool:
     return os.environ.get(variable, "0") not in ("", "0")
 
 
-def torchs_logs(names: str, told: Told) -> set[str]:
+def torchs_logs(names: str, messages: Messages) -> set[str]:
     """The artifacts that ``TORCH_LOGS=names`` asks for, by our names; a ``-`` asks for less of one."""
     wanted: set[str] = set()
     for name in (each.strip() for each in names.split(",")):
@@ -113,7 +113,7 @@ def torchs_logs(names: str, told: Told) -> set[str]:
         if plain == "all" or logs.SYNONYMS.get(plain, plain) in logs.ARTIFACTS:
             wanted.add(plain)
         else:
-            told.once(
+            messages.once(
                 f"TORCH_LOGS={plain} has no counterpart in compile-api, whose logs are {', '.join(logs.ARTIFACTS)}"
             )
     return wanted

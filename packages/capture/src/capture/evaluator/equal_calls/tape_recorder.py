@@ -1,4 +1,4 @@
-"""Taking a tape: the events of one call under evaluation, as long as nothing happens that a tape cannot tell."""
+"""Records a tape: the events of one call under evaluation, as long as nothing happens that a tape cannot tell."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def fact_of_object(obj: Any, kind: type) -> tuple[object, ...]:
     raise Refused
 
 
-class Taking:
+class TapeRecorder:
     """A tape as it is being taken; ``depth`` is the number of frames at the call."""
 
     def __init__(self, tape: Tape, depth: int, shares_memory: Callable[[TensorValue], bool]) -> None:
@@ -217,9 +217,9 @@ def _has_lazy(events: Sequence[object], result: Shape) -> bool:
 
 def _tensors_of_others(events: Sequence[object]) -> Iterator[tuple[TensorValue, object]]:
     """The operands from elsewhere, and what they were."""
-    for kind, *told in _parts(_operands(events)):
-        if kind == "outside" and isinstance(told[0].held, TensorValue):
-            yield told[0].held, told[1]
+    for kind, *rest in _parts(_operands(events)):
+        if kind == "outside" and isinstance(rest[0].held, TensorValue):
+            yield rest[0].held, rest[1]
 
 
 def _operands(events: Sequence[object]) -> Iterator[Shape]:
