@@ -1,7 +1,8 @@
 /* Region and Outside: callables that run a function with capture switched on, under one configuration, and off.
 
    Both are one C type layout with one difference in what they make active; they pass arguments through untouched,
-   bind as methods do, and carry a __dict__ so that they can wear the name and docs of what they call. */
+   bind as methods do, and carry a __dict__ so that they can wear the name and docs of what they call.  Any other
+   attribute is that of what they call. */
 #include "engine.h"
 
 #include <structmember.h>
@@ -166,6 +167,56 @@ wrapper_repr(PyObject *op)
     return PyUnicode_FromFormat("<%s of %R>", self->config == NULL ? "Outside" : "Region", self->function);
 }
 
+/* What the program wrote, as far as an attribute goes: a function with a frame may stand in for it.  A new reference. */
+static PyObject *
+written(Wrapper *self)
+{
+    PyObject *found = self->dict == NULL ? NULL : PyDict_GetItemString(self->dict, "__wrapped__");
+    return Py_NewRef(found == NULL ? self->function : found);
+}
+
+/* Protocols are asked of a type: what is compiled is copied, pickled and compared as what it is itself. */
+static bool
+is_of_a_protocol(PyObject *name)
+{
+    Py_ssize_t size = PyUnicode_Check(name) ? PyUnicode_GET_LENGTH(name) : 0;
+    return size > 4 && PyUnicode_READ_CHAR(name, 0) == '_' && PyUnicode_READ_CHAR(name, 1) == '_'
+        && PyUnicode_READ_CHAR(name, size - 1) == '_' && PyUnicode_READ_CHAR(name, size - 2) == '_';
+}
+
+/* Attributes are those of what was written, as they are now: counters of decorators, `cache_clear`, methods. */
+static PyObject *
+wrapper_getattro(PyObject *op, PyObject *name)
+{
+    PyObject *found = PyObject_GenericGetAttr(op, name);
+    if (found != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError) || is_of_a_protocol(name)) {
+        return found;
+    }
+    PyErr_Clear();
+    PyObject *meant = written((Wrapper *)op);
+    found = PyObject_GetAttr(meant, name);
+    Py_DECREF(meant);
+    return found;
+}
+
+/* And they are set there, where its own code finds them; what takes none keeps them here. */
+static int
+wrapper_setattro(PyObject *op, PyObject *name, PyObject *value)
+{
+    Wrapper *self = (Wrapper *)op;
+    if (is_of_a_protocol(name) || (self->dict != NULL && PyDict_Contains(self->dict, name) == 1)) {
+        return PyObject_GenericSetAttr(op, name, value);
+    }
+    PyObject *meant = written(self);
+    int failed = PyObject_SetAttr(meant, name, value);
+    Py_DECREF(meant);
+    if (failed && value != NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        return PyObject_GenericSetAttr(op, name, value);
+    }
+    return failed;
+}
+
 #define WRAPPER_MEMBERS                                                                \
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Wrapper, vectorcall), READONLY},     \
     {"__dictoffset__", T_PYSSIZET, offsetof(Wrapper, dict), READONLY},                 \
@@ -192,7 +243,7 @@ static PyGetSetDef wrapper_getset[] = {
 #define WRAPPER_SLOTS                                                                                      \
     {Py_tp_call, PyVectorcall_Call}, {Py_tp_descr_get, wrapper_bind}, {Py_tp_traverse, wrapper_traverse}, \
         {Py_tp_clear, wrapper_clear}, {Py_tp_dealloc, wrapper_dealloc}, {Py_tp_repr, wrapper_repr},       \
-        {Py_tp_getset, wrapper_getset}
+        {Py_tp_getset, wrapper_getset}, {Py_tp_getattro, wrapper_getattro}, {Py_tp_setattro, wrapper_setattro}
 
 static PyType_Slot region_slots[] = {
     WRAPPER_SLOTS,

@@ -327,3 +327,19 @@ def test_files_that_a_program_leaves_open_are_written_at_its_end(served, tmp_pat
     done = python(*(["-m", "compile_api", "run"] if served else []), str(script))
     assert done.returncode == 0, done.stderr
     assert file.read_text() == "2.0"
+
+
+@pytest.mark.parametrize("arguments", [["show", "more"], ["clear", "my.bundle"], ["pack"], ["load"]], ids=" ".join)
+def test_a_file_is_named_where_one_is_meant(arguments, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path))
+    (tmp_path / "kept").touch()
+    assert main(["cache", *arguments]) != 0
+    assert "file" in capsys.readouterr().err
+    assert (tmp_path / "kept").exists()
+
+
+def test_nothing_is_packed_of_a_folder_that_is_not_there(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path / "none"))
+    assert main(["cache", "pack", str(tmp_path / "bundle")]) == 1
+    assert "does not exist" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())

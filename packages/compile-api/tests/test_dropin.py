@@ -1,7 +1,9 @@
 """``install`` puts us where programs look for ``torch.compile``; ``uninstall`` takes us away."""
 
+import gc
 import logging
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -455,3 +457,18 @@ def test_what_catches_torchs_errors_catches_ours():
     assert raised.type is capture.Unsupported
     compile_api.uninstall()
     assert not issubclass(capture.Unsupported, torch._dynamo.exc.TorchDynamoException)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_models_and_functions_are_freed_while_the_program_goes_on(backend):
+    def trial():
+        model, kept = nn.Linear(2, 2), torch.ones(2)
+        torch.compile(model, backend=backend)(kept)
+        torch.compile(lambda x: x * kept, backend=backend)(torch.ones(2))
+        return weakref.ref(model), weakref.ref(kept)
+
+    before = len(compile_api.served_reports())
+    ended = trial()
+    gc.collect()
+    assert [each() for each in ended] == [None, None]
+    assert [len(report.frames) for report in compile_api.served_reports()[before:]] == [1, 1]

@@ -99,7 +99,7 @@ def compile(
     is_module = isinstance(model, torch.nn.Module)
     call = optimized(model).region if is_module else optimized(model)
     # ``report`` looks for the one, pickling for the other.
-    call.ledger, call.recompile = ctx.ledger, again
+    vars(call).update(ledger=ctx.ledger, recompile=again)  # a region's own, where other attributes are the function's
     _answer_as(call, model)
     return compiled_module(model, call, again) if is_module else call
 
@@ -131,7 +131,7 @@ def _answer_as(call: Any, model: Any) -> None:
     for name in _OF_FUNCTIONS:
         if hasattr(written, name):
             setattr(call, name, getattr(written, name))
-    call._torchdynamo_orig_callable = written
+    vars(call)["_torchdynamo_orig_callable"] = written
     call.__prepare_scriptable__ = lambda: written  # torch.jit.script asks; it reads source, which a region has none of
 
 
@@ -182,7 +182,7 @@ def _compiled_class(cls: type, optimized: Callable[[Any], Any], ledger: Ledger) 
     if name not in dir(cls) or (name == "__call__" and cls.__call__ is type.__call__):
         raise TypeError(f"instances of {cls.__name__} cannot be called, so there is nothing to compile")
     call = optimized(getattr(cls, name) if name in vars(cls) else _inherited(cls, name))
-    call.ledger = ledger
+    vars(call)["ledger"] = ledger
     setattr(cls, name, call)
     return cls
 

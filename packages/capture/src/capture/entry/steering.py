@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 
 from capture import state
-from capture._engine import Outside
+from capture._engine import Outside, Region
 from capture.break_errors import switch
 from capture.entry.stance import set_stance
 from capture.evaluator.builtin_rules.registry import rule
@@ -138,8 +138,11 @@ def disable(function: Any, reason: str | None = None) -> Any:
 
 
 def named_after(wrapper: Any, target: Any) -> Any:
-    """``wrapper`` with the names and docs of what it calls; attributes of a module are not passed on."""
-    return functools.update_wrapper(wrapper, target.__call__ if isinstance(target, torch.nn.Module) else target)
+    """``wrapper`` with the names and docs of what it calls."""
+    called = target.__call__ if isinstance(target, torch.nn.Module) else target
+    # A region asks what it calls for other attributes; functions that step coroutines have copies.
+    updated = () if isinstance(wrapper, (Region, Outside)) else functools.WRAPPER_UPDATES
+    return functools.update_wrapper(wrapper, called, updated=updated)
 
 
 def disable_alone(function: FunctionType, reason: str | None = None) -> FunctionType:

@@ -28,25 +28,24 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def run(chosen: argparse.Namespace) -> int:
-    if chosen.action in ("pack", "load"):
-        return pack_or_load(chosen.action, chosen.file)
+    action, file = chosen.action, chosen.file
+    if action in ("pack", "load") and file is None:
+        raise CompileApiError(f"name the file: compile-api cache {action} FILE")
+    if action in ("show", "clear") and file is not None:
+        raise CompileApiError(f"cache {action} takes no file, but got {file}: COMPILE_API_CACHE names the folder")
+    if action == "load":
+        print(f"{load_cache(file)} entries added from {file}: code that later processes run")
+        return 0
     folder = Options.read(None).cache_folder()
     if folder.exists() and not folder.is_dir():
         raise CompileApiError(f"{folder} is a file, and no folder: remove it, or let COMPILE_API_CACHE name a folder")
     if not folder.is_dir():
         print(f"{folder} does not exist: nothing has been compiled yet, or COMPILE_API_CACHE names another folder")
-        return 0
-    return show(folder) if chosen.action == "show" else clear(folder)
-
-
-def pack_or_load(action: str, file: str | None) -> int:
-    if file is None:
-        raise CompileApiError(f"name the file: compile-api cache {action} FILE")
+        return int(action == "pack")
     if action == "pack":
         print(f"{file}: {save_cache(file)} entries; who loads it loads code")
-    else:
-        print(f"{load_cache(file)} entries added from {file}: code that later processes run")
-    return 0
+        return 0
+    return show(folder) if action == "show" else clear(folder)
 
 
 def show(folder: Path) -> int:
