@@ -105,6 +105,7 @@ def test_a_bundle_that_was_damaged_is_not_loaded(folder):
 
 
 def test_files_that_are_missing_or_cannot_be_written_are_told(folder, capsys):
+    (folder / "cache").mkdir(exist_ok=True)
     assert main(["cache", "load", str(folder / "none")]) == 2
     assert main(["cache", "pack", str(folder / "no" / "folder")]) == 2
     assert main(["cache", "pack"]) == 2

@@ -340,6 +340,6 @@ def test_a_file_is_named_where_one_is_meant(arguments, monkeypatch, tmp_path, ca
 
 def test_nothing_is_packed_of_a_folder_that_is_not_there(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path / "none"))
-    assert main(["cache", "pack", str(tmp_path / "bundle")]) == 1
-    assert "does not exist" in capsys.readouterr().out
+    assert main(["cache", "pack", str(tmp_path / "bundle")]) == 2
+    assert "does not exist" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -40,8 +40,11 @@ def run(chosen: argparse.Namespace) -> int:
     if folder.exists() and not folder.is_dir():
         raise CompileApiError(f"{folder} is a file, and no folder: remove it, or let COMPILE_API_CACHE name a folder")
     if not folder.is_dir():
-        print(f"{folder} does not exist: nothing has been compiled yet, or COMPILE_API_CACHE names another folder")
-        return int(action == "pack")
+        nothing = f"{folder} does not exist: nothing has been compiled yet, or COMPILE_API_CACHE names another folder"
+        if action == "pack":
+            raise CompileApiError(nothing)
+        print(nothing)
+        return 0
     if action == "pack":
         print(f"{file}: {save_cache(file)} entries; who loads it loads code")
         return 0
