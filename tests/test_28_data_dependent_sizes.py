@@ -1,6 +1,8 @@
 """Tensors of as many elements as their data tells, none among them, and operands that do not fit: eager's results and
 eager's errors."""
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -255,3 +257,22 @@ def test_a_refusal_is_met_by_the_handler_whoever_reads_the_result(name, read, ba
         (expected, effects), (found, own) = outcomes
         assert own == effects
         torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_what_is_selected_is_trained_however_it_lies(order, dim, backend):
+    def program(w, chosen):
+        selected = w[(*[slice(None)] * dim, chosen)].permute(order)
+        return selected.sin(), selected * 2
+
+    outcomes = []
+    for function in (program, compile_api.compile(program, backend=backend)):
+        w = torch.arange(60.0).view(5, 4, 3).requires_grad_()
+        for count in (3, 2):
+            results = function(w, torch.arange(w.shape[dim]) < count)
+            sum((each * each.detach().cos()).sum() for each in results).backward()
+        outcomes.append((w.grad, [(each.detach(), each.stride()) for each in results]))
+    torch.testing.assert_close(*outcomes)

@@ -116,10 +116,13 @@ class _KernelRun:
 
     def __init__(self, kernel, buffers, sizes):
         self.kernel, self.buffers, self.sizes, self.results = kernel, buffers, dict(sizes), {}
-        inner = next((loop.axes for loop in kernel.loops if loop.axes), ())
-        self.axes = kernel.axes + inner
         self.outer = len(kernel.axes)
-        self.extents = [axis.size.evaluate(sizes) for axis in self.axes]
+        self._over(next((loop.axes for loop in kernel.loops if loop.axes), ()))
+
+    def _over(self, inner):
+        """Sets the axes; segments of a row have each their own."""
+        self.axes = self.kernel.axes + inner
+        self.extents = [axis.size.evaluate(self.sizes) for axis in self.axes]
         self.positions = {}
         for dim, (axis, extent) in enumerate(zip(self.axes, self.extents, strict=True)):
             shape = [1] * len(self.axes)
@@ -128,6 +131,8 @@ class _KernelRun:
 
     def run(self):
         for loop in self.kernel.passes:
+            if loop.axes not in ((), self.axes[self.outer :]):
+                self._over(loop.axes)
             for statement in loop.body:
                 self._statement(statement, bool(loop.axes))
 

@@ -86,6 +86,10 @@ class CpuCosts:
     """As far as this the lanes of a piece have little enough to add to keep their digits."""
     few_rows: int = 8
     """Fewer iterations of outer loops are not shared where the loop inside can be: they would leave threads idle."""
+    shortest_segment: int = 8
+    """Elements below which a loop that is cut where conditions change has nothing left for vectors."""
+    most_segments: int = 8
+    """Segments of a loop: a concatenation of many tensors would be a kernel of many loops."""
     smallest_stream: int = 1 << 17
     """Bytes below which a kernel finds its memory in the cache, and asks for nothing ahead of time."""
     shortest_stream: int = 1 << 13

@@ -7,6 +7,7 @@ Must not know: how the functions are written, how graphs are compiled.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -21,7 +22,7 @@ from aotgrad.backward.double_backward import ResultsRead, always_kept, inputs_re
 from aotgrad.eager import Boxed
 from aotgrad.partitioning.partition import Half, Pair
 from aotgrad.roles import Gradient, Primal, Result, Saved, SavedSize, Tangent, UpdatedInput
-from aotgrad.tensors.symbols import size_hint
+from aotgrad.tensors.symbols import has_hint, size_hint
 from aotgrad.tensors.views import root_of
 from aotgrad.tracing.joint import JointGraph
 
@@ -225,11 +226,31 @@ def gradients_passed_on(half: Half) -> tuple[tuple[Gradient, int], ...]:
 
 def memory_layout(value: torch.Tensor) -> MemoryLayout:
     """The memory format of a dense tensor, or its dimensions from the outermost in memory to the innermost."""
+    if not all(map(has_hint, value.shape)):
+        return _order_by_products(value)
     for layout in (torch.contiguous_format, torch.channels_last, torch.channels_last_3d):
         ranks = {torch.channels_last: 4, torch.channels_last_3d: 5}
         if ranks.get(layout, value.dim()) == value.dim() and value.is_contiguous(memory_format=layout):
             return layout
     return tuple(sorted(range(value.dim()), key=lambda dim: -size_hint(value.stride(dim))))
+
+
+def _order_by_products(value: torch.Tensor) -> MemoryLayout:
+    """The layout where data tells a size, so that nothing may be asked of it: strides are compared as expressions."""
+    waiting, order = list(range(value.dim())), list[int]()
+    step: int | torch.SymInt = 1
+    while waiting:
+        # The innermost that is left begins where those within it end; from the back, as a size may be 1.
+        inner = next((dim for dim in reversed(waiting) if _text(value.stride(dim)) == _text(step)), waiting[-1])
+        waiting.remove(inner)
+        order.insert(0, inner)
+        step = step * value.shape[inner]
+    return torch.contiguous_format if order == list(range(value.dim())) else tuple(order)
+
+
+def _text(number: int | torch.SymInt) -> str:
+    """The expression of a step.  Torch has those over nothing at least 1, which lie alike."""
+    return re.sub(r"Max\(1, (u\d+)\)", r"\1", str(number))
 
 
 def _stage_reads(joint: JointGraph, pair: Pair, graphs: Graphs | None) -> tuple[tuple[bool, ...], ...]:

@@ -210,6 +210,11 @@ def may_divide_by_zero(node: fx.Node) -> bool:
     return not bool(divisor.node.shape_env.bound_sympy(divisor.node.expr).lower > 0)
 
 
+def has_hint(value: Any) -> bool:
+    """True for a number that is known ahead of a run, in its example at least: data tells the others."""
+    return isinstance(value, int) or bool(value.node.has_hint())
+
+
 def size_hint(value: Any) -> int:
     """The number itself, or for a symbolic one its value in the example inputs."""
     return int(value) if isinstance(value, int) else int(value.node.hint or 1)

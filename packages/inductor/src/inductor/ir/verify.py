@@ -53,9 +53,12 @@ class _KernelRules:
 
     def check(self) -> None:
         self.require(len(self.arguments) == len(self.kernel.arguments), "two arguments of one name")
-        # Loops are passes over the same row: a printer keeps one set of variables for all of them.
+        # Loops are passes over the same row: a printer keeps one set of variables for all of them.  On CPUs they may be
+        # segments of a row, none of which reduces anything.
         inner = {loop.axes for loop in self.kernel.loops if loop.axes}
-        self.require(len(inner) <= 1, "loops over different axes")
+        plain = all(isinstance(statement, Let | Store) for loop in self.kernel.loops for statement in loop.body)
+        segments = plain and self.kernel.device == "cpu" and all(len(axes) == 1 for axes in inner)
+        self.require(len(inner) <= 1 or segments, "loops over different axes")
         for let in self.kernel.once:
             self.statement(let, frozenset(self.kernel.sizes))
             self.define(let.name, let.value.dtype, False)

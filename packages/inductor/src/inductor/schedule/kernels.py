@@ -22,6 +22,7 @@ from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Statement, 
 from inductor.ir.program import Buffer
 from inductor.lowerings.values import cost, representable
 from inductor.schedule.merge import map_statement
+from inductor.schedule.segments import in_segments
 from inductor.schedule.sharing import hoisted, shared, steady
 
 
@@ -41,6 +42,10 @@ def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Coll
     device: Literal["cpu", "cuda"] = "cuda" if nest.device.type == "cuda" else "cpu"
     loops = exact(loops)
     once, loops = steady(loops, kept) if device == "cpu" else ((), loops)  # a GPU has no place before its threads
+    if device == "cpu":
+        kept, loops = in_segments(kept, loops)
+        inner = tuple(dict.fromkeys(axis for loop in loops for axis in loop.axes))
+        loops = pruned(loops, live, checks)
     loops = shared(hoisted(loops))
     passes = (Loop((), once), *loops)
     return Kernel(
