@@ -71,8 +71,8 @@ def drawn(draw):
             f"{text}.roll({a}, {dim})",
             f"{text}.flip({dim})",
             f"{text}.narrow({dim}, 1, 3)" if dim != -1 else f"{text}[..., {a}:]",
-            f"torch.where(torch.arange({text}.shape[-1]) {draw.choice(compared)} {a}, {text}, 7)",
-            f"({text} * 2 + 1)",
+            f"torch.where(torch.arange({text}.shape[-1]) {draw.choice(compared)} {a}, {text}, 1)",
+            f"({text} * 2)",
         ])  # fmt: skip
     return text
 

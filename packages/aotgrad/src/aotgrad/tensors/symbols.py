@@ -210,7 +210,7 @@ def may_divide_by_zero(node: fx.Node) -> bool:
     return not bool(divisor.node.shape_env.bound_sympy(divisor.node.expr).lower > 0)
 
 
-def has_hint(value: Any) -> bool:
+def has_hint(value: int | torch.SymInt) -> bool:
     """True for a number that is known ahead of a run, in its example at least: data tells the others."""
     return isinstance(value, int) or bool(value.node.has_hint())
 

@@ -7,7 +7,7 @@ embedding do not.  Both make the call raise IndexError where the position is out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -26,6 +26,7 @@ from inductor.lowerings.values import (
     broadcast_sizes,
     broadcast_to,
     cost,
+    number,
     positions,
     reindex,
     unread,
@@ -161,3 +162,45 @@ def spread(
 def index_tensor(ctx: Context, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor | Declined:
     laid = spread(ctx, x, indices)
     return laid if isinstance(laid, Declined) else gather_at(ctx, x, *laid)
+
+
+# -- positions that loop variables tell --------------------------------------------------------------------------------
+
+
+def _reflected(position: Expr, last: Expr) -> Expr:
+    """A position mirrored at both ends, which are not repeated."""
+    return apply("sub", last, apply("abs", apply("sub", last, apply("abs", position))))
+
+
+def _clamped(position: Expr, last: Expr) -> Expr:
+    return apply("minimum", last, apply("maximum", number(0, torch.int64), position))
+
+
+def _padding(inside: Callable[[Expr, Expr], Expr]) -> Callable[..., Tensor | Declined]:
+    """The lowering of padding by elements of the tensor itself, of all its dimensions at once."""
+
+    def lower(ctx: Context, x: Tensor, pad: Sequence[object]) -> Tensor | Declined:
+        if x.dtype.is_complex:
+            return Declined("complex numbers")
+        sizes, before = list(x.sizes), dict[int, Index]()
+        # The list begins with the last dimension: (left, right, top, bottom, ...); negative numbers cut off.
+        for k in range(len(pad) // 2):
+            dim = x.ndim - 1 - k
+            before[dim], after = ctx.sizes.index(pad[2 * k]), ctx.sizes.index(pad[2 * k + 1])
+            sizes[dim] = x.sizes[dim] + before[dim] + after
+        indices, places = list(positions(sizes)), list[tuple[Symbol, Expr]]()
+        for dim, offset in before.items():
+            symbol, last = place(dim, x.sizes[dim]), as_index_value(x.sizes[dim] - 1, torch.int64)
+            places.append((symbol, inside(as_index_value(indices[dim] - offset, torch.int64), last)))
+            indices[dim] = Index.of(symbol)
+        return gather_at(ctx, x, tuple(sizes), indices, places)
+
+    return lower
+
+
+lowering(aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default)(
+    _padding(_reflected)
+)
+lowering(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)(
+    _padding(_clamped)
+)
