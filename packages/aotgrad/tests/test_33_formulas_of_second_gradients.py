@@ -1,5 +1,7 @@
 """Operators whose backward is computed by another formula where a graph of the gradients is wanted."""
 
+import random
+
 import pytest
 import torch
 
@@ -36,6 +38,10 @@ PROGRAMS = {
     "rfft": lambda m, x: torch.fft.rfft(m.flatten() * x.sum()).abs(),
     "a complex item written": lambda m, x: written(torch.complex(m, m * m), x.sum()).abs(),
     "stft": lambda m, x: torch.stft(m.flatten()[:4].repeat(4), 4, window=torch.ones(4), return_complex=True).abs(),
+    "a sum with what went in": lambda m, x: (m.sin() + m) ** 2,
+    "sums of sums": lambda m, x: ((m * x).tanh() + m).exp() + (x.exp() + x).sin(),
+    "written in place": lambda m, x: (m - x).sin_().add_(m) ** 2,
+    "mish": lambda m, x: torch.nn.functional.mish(m * x) ** 2,
     "a constant matrix": lambda m, x: solve(m.detach(), x * x),
     "a constant right side": lambda m, x: solve(m, x.detach()) * x,
 }
@@ -88,3 +94,57 @@ def test_whose_backward_solves_with_what_forward_found():
     }
     assert all(hasattr(value.grad_fn, "_saved_LU") for value in kept.values())
     assert {factors.overloadpacket.__name__ for factors in create_graph_formulas._FACTORS} == {*kept}
+
+
+def drawn(draw, depth=3):
+    """A function of one tensor, of sums and products of elementary functions, as text."""
+    if not depth or draw.random() < 0.2:
+        return "x"
+    inner, other = drawn(draw, depth - 1), drawn(draw, depth - 1)
+    kinds = [f"({inner} + {other})", f"({inner} * {other})", f"({inner} - {other})", f"({inner}) ** 2"]
+    kinds += [f"({inner}).{name}()" for name in ("sin", "tanh", "exp", "sigmoid", "cos", "atan", "square", "relu")]
+    return draw.choice([*kinds, f"torch.nn.functional.silu({inner})", f"({inner} + {other}).sin_()"])
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_second_gradients_of_functions_that_are_drawn(partition):
+    draw = random.Random()
+    for _ in range(60):
+        text = drawn(draw)
+        f = eval(f"lambda x: {text}", {"torch": torch})
+        x = (torch.rand(3, dtype=torch.double) - 0.5).requires_grad_()
+        found = []
+        for function in (f, aotgrad.function(f, forward=aotgrad.run_eagerly, partition=partition)):
+            first = torch.autograd.grad(function(x).sum(), x, create_graph=True)[0]
+            found.append((first, torch.autograd.grad(first.square().sum(), x)[0] if first.requires_grad else None))
+        torch.testing.assert_close(*found, msg=text)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", ["rrelu", "rrelu_"])
+def test_second_gradients_go_through_slopes_that_are_drawn(name, training):
+    found = []
+    for function in (
+        f := lambda x: getattr(torch, name)(x * 2, 0.1, 0.4, training) ** 2,
+        aotgrad.function(f, forward=aotgrad.run_eagerly),
+    ):
+        torch.manual_seed(0)
+        x = torch.linspace(-1, 1, 7).requires_grad_()
+        result = function(x)
+        (first,) = torch.autograd.grad(result.sum(), x, create_graph=True)
+        found.append((result, first, torch.autograd.grad(first.square().sum(), x)[0], torch.rand(2)))
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_second_gradients_of_a_weight_norm_are_those_of_its_formula(dim):
+    """Torch's own take the norms for constants (docs/faq.md)."""
+    plain = lambda v, g: (g * v / v.norm(dim=1 - dim, keepdim=True)).sin()
+    ours = aotgrad.function(lambda v, g: torch._weight_norm(v, g, dim).sin(), forward=aotgrad.run_eagerly)
+    v, g = (torch.randn(3, 4, dtype=torch.double, requires_grad=True) for _ in range(2))
+    g = g.detach().select(1 - dim, 0).unsqueeze(1 - dim).clone().requires_grad_()
+    found = []
+    for function in (ours, plain):
+        first = torch.autograd.grad(function(v, g).sum(), (v, g), create_graph=True)
+        found.append((first, torch.autograd.grad(sum(each.square().sum() for each in first), (v, g))))
+    torch.testing.assert_close(*found)

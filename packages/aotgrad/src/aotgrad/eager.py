@@ -23,14 +23,17 @@ from aotgrad.torch_versions import OpOverload, op_of
 Boxed = Callable[[list[Any]], Sequence[Any]]
 
 
-def run_eagerly(gm: fx.GraphModule, example_inputs: Sequence[object]) -> Boxed:
-    """An FX compiler that compiles nothing: `gm`'s operators as straight-line Python."""
+def run_eagerly(gm: fx.GraphModule, example_inputs: Sequence[object], *, followed: bool = False) -> Boxed:
+    """An FX compiler that compiles nothing: `gm`'s operators as straight-line Python.
+
+    Where autograd follows them (``followed``), no value is overwritten: its own backward may have saved it.
+    """
     if not isinstance(gm, fx.GraphModule):
         raise WrongArguments(f"aotgrad.run_eagerly takes a torch.fx.GraphModule, not {kind(gm)}")
     source = Source()
     nodes = list(gm.graph.nodes)
     dying = _last_uses(nodes)
-    reused = _sums_in_place(nodes, dying)
+    reused = set[fx.Node]() if followed else _sums_in_place(nodes, dying)
     inputs = [node.name for node in nodes if node.op == "placeholder"]
     source.add("def run(inputs):")
     if inputs:

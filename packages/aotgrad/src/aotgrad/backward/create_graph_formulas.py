@@ -76,3 +76,12 @@ def solved(matrix: torch.Tensor, right: torch.Tensor, *, left: bool) -> torch.Te
     except torch.linalg.LinAlgError as error:
         raise Unsupported("gradients of gradients of `det` at a singular matrix have another formula", _HINT) from error
     return result
+
+
+def weight_norm_backward(
+    gradient: torch.Tensor, v: torch.Tensor, g: torch.Tensor, norms: torch.Tensor, dim: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Backward of `g * v / norms` with norms that depend on `v`; the kernel has no derivative."""
+    norms = torch.norm_except_dim(v, 2, dim)
+    along = (gradient * v).sum([each for each in range(v.dim()) if each != dim], keepdim=True)
+    return (gradient - v * (along / norms.square())) * (g / norms), along / norms

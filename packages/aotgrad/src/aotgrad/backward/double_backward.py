@@ -18,7 +18,11 @@ from torch import fx
 
 from aotgrad.autograd_graph.missing_gradients import reached_by
 from aotgrad.backward.absent_tangents import drop_absent, has_known_sizes, saved_read, without_tangents
-from aotgrad.backward.create_graph_formulas import refuse_zeros_in_running_products, solve_with_matrices
+from aotgrad.backward.create_graph_formulas import (
+    refuse_zeros_in_running_products,
+    solve_with_matrices,
+    weight_norm_backward,
+)
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
 from aotgrad.partitioning.partition import Half, Pair, needed
@@ -221,7 +225,8 @@ def trace_double_backward(
         needed = saved_read(backward, without_tangents(backward, absent) if has_known_sizes(backward) else backward)
         return [each or number in taken for number, each in enumerate(needed)]
 
-    return DoubleBackward(run_eagerly(fx.GraphModule(joint.root, graph), ()), roles, taken, own, below, read, holds)
+    run = run_eagerly(fx.GraphModule(joint.root, graph), (), followed=True)
+    return DoubleBackward(run, roles, taken, own, below, read, holds)
 
 
 def _refuse_lost(graph: fx.Graph, joint: JointGraph) -> None:
@@ -430,6 +435,8 @@ def _use_what_has_a_formula(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if node.target in _WITHOUT_FORMULA:
             node.target = decomposition_table[node.target]
+        elif node.target is aten._weight_norm_interface_backward.default:
+            node.target = weight_norm_backward
         elif node.target in _OF_COMPLEX and node.meta["val"].is_complex():
             node.target = _OF_COMPLEX[node.target]
         elif node.target is aten.copy.default:

@@ -360,10 +360,10 @@ def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> Any:
 
 
 @early(torch.rrelu)
-def rrelu(input: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
+def rrelu(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Makes the result contiguous, as its kernels do; the functional twin, which returns the noise, keeps the input's
     layout."""
-    return torch.rrelu(input, *args, **kwargs).contiguous()
+    return _rrelu(torch.rrelu, input, *args, **kwargs).contiguous()
 
 
 @early(nnf.rrelu)
@@ -374,8 +374,32 @@ def functional_rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> torch.Tensor:
-    result = nnf.rrelu(input, lower, upper, training, inplace)
+    result = _rrelu(torch.rrelu_ if inplace else torch.rrelu, input, lower, upper, training)
     return result if inplace else result.contiguous()
+
+
+@early(torch.rrelu_)
+def rrelu_(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """The operator in place, by the same slopes."""
+    return _rrelu(torch.rrelu_, input, *args, **kwargs)
+
+
+def _rrelu(
+    func: Callable[..., torch.Tensor], input: torch.Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3,
+    training: bool = False, generator: Any = None,
+) -> torch.Tensor:  # fmt: skip
+    """A product with slopes that are drawn apart where gradients are followed: the operator that draws is none that
+    derivatives go through."""
+    if not (input.requires_grad and torch.is_grad_enabled()):
+        return func(input, lower, upper, training, generator)
+    if not training:
+        slope = (lower + upper) / 2
+        return nnf.leaky_relu_(input, slope) if func is torch.rrelu_ else nnf.leaky_relu(input, slope)
+    with torch.no_grad():
+        # It draws where a number is not positive, in this order, and the slope is what becomes of -1.
+        signs = torch.where(input <= 0, -1.0, 1.0).to(input.dtype)
+        slopes = torch.rrelu(signs, lower, upper, True, generator) * signs
+    return input.mul_(slopes) if func is torch.rrelu_ else input * slopes
 
 
 def _by_its_kernel(func: Callable[..., Any], *args: object, **kwargs: object) -> Any:
