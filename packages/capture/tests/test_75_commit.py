@@ -319,3 +319,30 @@ def test_the_engine_calls_by_a_subscript() -> None:
     assert _engine.Uninterrupted(max)[1, 2] == 2
     with pytest.raises(TypeError, match="tuple of arguments"):
         _engine.Uninterrupted(max)[1]  # type: ignore[index]
+
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "dense": lambda x: x,
+    "transposed": lambda x: x.mT,
+    "with gaps": lambda x: x[:, ::2],
+    "expanded": lambda x: x.expand(2, *x.shape),
+    "rows of an expanded one": lambda x: x.expand(2, *x.shape)[:, 1:],
+    "windows": lambda x: x.flatten().unfold(0, 4, 2),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_what_a_graph_wrote_before_an_error_is_written_once(name: str) -> None:
+    def program(y: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        y[-1].mul_(0.5)
+        at.add_(1)
+        return torch.arange(2).index_select(0, at)
+
+    outcomes = []
+    for function in (program, capture.optimize("eager")(program)):
+        x, at = torch.arange(12.0).view(3, 4), torch.tensor(0)
+        for _ in range(3):
+            with contextlib.suppress(IndexError):
+                function(LAYOUTS[name](x), at)
+        outcomes.append((x, at))
+    torch.testing.assert_close(*outcomes)

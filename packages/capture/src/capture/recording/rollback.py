@@ -74,7 +74,8 @@ class _Kept:
         self.tensor = tensor
         self.plain = not tensor.requires_grad
         self.as_it_was = tensor.detach()
-        self.contents = self.as_it_was.clone()
+        self.cells = _each_cell_once(self.as_it_was)
+        self.contents = self.cells.clone()
         self.version = None if tensor.is_inference() else version_of(tensor)
 
     def put_back(self) -> None:
@@ -87,9 +88,22 @@ class _Kept:
         with torch.inference_mode(tensor.is_inference()), torch.no_grad():
             if (tensor.size(), tensor.stride()) != (was.size(), was.stride()):
                 tensor.as_strided_(was.size(), was.stride(), was.storage_offset())
-            was.copy_(self.contents)
+            self.cells.copy_(self.contents)
         if self.version is not None and unsafe_set_version_counter:
             unsafe_set_version_counter((tensor,), (self.version,))
+
+
+def _each_cell_once(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of the memory that a tensor has: torch writes to no tensor of which two elements are one cell."""
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return tensor
+    extent = 1  # cells from the first to the last, dimension by dimension from the innermost
+    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and step < extent:  # expanded, or windows that share cells
+            cells = 1 + sum((size - 1) * step for step, size in zip(tensor.stride(), tensor.shape, strict=True))
+            return tensor.as_strided((cells,), (1,))
+        extent += (size - 1) * step
+    return tensor
 
 
 class _Wanted:
