@@ -399,7 +399,10 @@ def _rrelu(
         # It draws where a number is not positive, in this order, and the slope is what becomes of -1.
         signs = torch.where(input <= 0, -1.0, 1.0).to(input.dtype)
         slopes = torch.rrelu(signs, lower, upper, True, generator) * signs
-    return input.mul_(slopes) if func is torch.rrelu_ else input * slopes
+    if func is not torch.rrelu_:
+        return input * slopes
+    input.register_hook(torch.Tensor.contiguous)  # as the kernel's slopes lie
+    return input.mul_(slopes)
 
 
 def _by_its_kernel(func: Callable[..., Any], *args: object, **kwargs: object) -> Any:
