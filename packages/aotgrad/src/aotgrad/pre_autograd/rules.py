@@ -360,10 +360,10 @@ def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> Any:
 
 
 @early(torch.rrelu)
-def rrelu(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def rrelu(input: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
     """Makes the result contiguous, as its kernels do; the functional twin, which returns the noise, keeps the input's
     layout."""
-    return _rrelu(torch.rrelu, input, *args, **kwargs).contiguous()
+    return _rrelu(torch.rrelu, input, *args, **kwargs).contiguous()  # type: ignore[arg-type]
 
 
 @early(nnf.rrelu)
@@ -379,30 +379,29 @@ def functional_rrelu(
 
 
 @early(torch.rrelu_)
-def rrelu_(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def rrelu_(input: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
     """The operator in place, by the same slopes."""
-    return _rrelu(torch.rrelu_, input, *args, **kwargs)
+    return _rrelu(torch.rrelu_, input, *args, **kwargs)  # type: ignore[arg-type]
 
 
 def _rrelu(
     func: Callable[..., torch.Tensor], input: torch.Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3,
-    training: bool = False, generator: Any = None,
+    training: bool = False, generator: torch.Generator | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """A product with slopes that are drawn apart where gradients are followed: the operator that draws is none that
     derivatives go through."""
     if not (input.requires_grad and torch.is_grad_enabled()):
         return func(input, lower, upper, training, generator)
     if not training:
-        slope = (lower + upper) / 2
-        return nnf.leaky_relu_(input, slope) if func is torch.rrelu_ else nnf.leaky_relu(input, slope)
+        leaky: Callable[..., torch.Tensor] = nnf.leaky_relu_ if func is torch.rrelu_ else nnf.leaky_relu
+        return leaky(input, (lower + upper) / 2)
     with torch.no_grad():
         # It draws where a number is not positive, in this order, and the slope is what becomes of -1.
         signs = torch.where(input <= 0, -1.0, 1.0).to(input.dtype)
         slopes = torch.rrelu(signs, lower, upper, True, generator) * signs
-    if func is not torch.rrelu_:
-        return input * slopes
-    input.register_hook(torch.Tensor.contiguous)  # as the kernel's slopes lie
-    return input.mul_(slopes)
+    written = input if func is torch.rrelu_ else input.view_as(input)
+    written.register_hook(torch.Tensor.contiguous)  # as the kernel's slopes lie
+    return written.mul_(slopes) if func is torch.rrelu_ else written * slopes
 
 
 def _by_its_kernel(func: Callable[..., Any], *args: object, **kwargs: object) -> Any:
