@@ -42,8 +42,12 @@ class Undoing:
         self.copied = copied
         self.watched = watched
         self.switched = switched
-        self.places = copied, watched, switched  # as they stand in the signature
         self._final: dict[int, BaseException] = {}
+
+    @property
+    def places(self) -> tuple[Sequence[int], ...]:
+        """The inputs of each kind, as they stand in the signature."""
+        return self.copied, self.watched, self.switched
 
     def __call__(self, *args: object) -> object:
         kept = [_Kept(args[place]) for place in self.copied]
