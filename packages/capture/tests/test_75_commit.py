@@ -346,3 +346,15 @@ def test_what_a_graph_wrote_before_an_error_is_written_once(name: str) -> None:
                 function(LAYOUTS[name](x), at)
         outcomes.append((x, at))
     torch.testing.assert_close(*outcomes)
+
+
+def test_what_was_made_in_inference_mode_is_written_beneath_its_count() -> None:
+    def program(y: torch.Tensor) -> None:
+        y.data.add_(1)
+
+    compiled = capture.optimize("eager", strict=True)(program)
+    with torch.inference_mode():
+        made = torch.ones(3)
+    for tensor in (torch.ones(3), made, made):
+        compiled(tensor)
+    assert made.tolist() == [3, 3, 3]

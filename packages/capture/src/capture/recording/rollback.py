@@ -4,8 +4,9 @@ A backend that changes nothing before all that may raise is done says so: what i
 If that may have an ``is_final``, a function of an error that says of it that something was written before it came.
 Any other may run the graph as it is written, operator by operator.  Inputs that are written before the last operator
 that may raise, or of which that is not certain, are then copied ahead of each call; of the others, which are those that
-optimizers and counters write at the end, a count of changes tells whether they were written.  Leaves that the graph
-detaches, or tells to want gradients, are told the contrary.
+optimizers and counters write at the end, a count of changes tells whether they were written.  What was made in
+inference mode counts none, and is copied.  Leaves that the graph detaches, or tells to want gradients, are told the
+contrary.
 Must not know how a frame starts over.
 """
 
@@ -50,13 +51,15 @@ class Undoing:
         return self.copied, self.watched, self.switched
 
     def __call__(self, *args: object) -> object:
-        kept = [_Kept(args[place]) for place in self.copied]
-        before = [version_of(args[place]) for place in self.watched]
+        uncounted = [place for place in self.watched if _counts_no_changes(args[place])]
+        watched = [args[place] for place in self.watched if place not in uncounted]
+        kept = [_Kept(args[place]) for place in (*self.copied, *uncounted)]
+        before = [version_of(tensor) for tensor in watched]
         wanted = [_Wanted(args[place]) for place in self.switched]
         try:
             return self.compiled(*args)
         except Exception as error:  # from whatever operator of the graph
-            written = before != [version_of(args[place]) for place in self.watched]
+            written = before != [version_of(tensor) for tensor in watched]
             if written or any(each.is_lost() for each in wanted):
                 self._final[id(error)] = error
                 raise
@@ -71,6 +74,10 @@ class Undoing:
         return self._final.pop(id(error), None) is not None
 
 
+def _counts_no_changes(tensor: object) -> bool:
+    return isinstance(tensor, torch.Tensor) and tensor.is_inference()
+
+
 class _Kept:
     """A tensor's contents, layout and count of changes, and whether it wanted gradients."""
 
@@ -80,7 +87,7 @@ class _Kept:
         self.as_it_was = tensor.detach()
         self.cells = _each_cell_once(self.as_it_was)
         self.contents = self.cells.clone()
-        self.version = None if tensor.is_inference() else version_of(tensor)
+        self.version = None if _counts_no_changes(tensor) else version_of(tensor)
 
     def put_back(self) -> None:
         """Gives the tensor its contents, layout and count of changes again."""
