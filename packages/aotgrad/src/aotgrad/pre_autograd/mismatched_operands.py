@@ -50,8 +50,10 @@ _OTHER_NAMES = {
 """Operators that torch has by two names, and marks as pointwise by one of them only."""
 
 
-def refuse_misfits(func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """Refuses a call of `func` that torch's kernels would refuse."""
+def refuse_misfits(
+    func: object, args: Sequence[object], kwargs: Mapping[str, object], *, by_rules: bool = False
+) -> None:
+    """Refuses a call of `func` that torch's kernels would refuse.  `by_rules`: its rules in Python run instead."""
     name = getattr(func, "__name__", "").split(".")[0]
     name, out = _OTHER_NAMES.get(name, name), kwargs.get("out")
     in_place = name.endswith("_") and not name.endswith("__") and name != "copy_" and _computes_by_element(name)
@@ -68,7 +70,7 @@ def refuse_misfits(func: object, args: Sequence[object], kwargs: Mapping[str, ob
         leaves = pytree.tree_leaves((shaped, dict(named)))
         if (fills and _is_too_large(leaves)) or (not fills and _may_not_fit(leaves)):
             _ask(func, name, shaped, named)
-    if any(isinstance(arg, torch.Tensor) and _has_symbolic_sizes(arg) for arg in args):
+    if by_rules and any(isinstance(arg, torch.Tensor) for arg in args):
         _refuse_types(func, name, args, kwargs)
 
 
@@ -86,8 +88,7 @@ def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 
 def _refuse_types(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuses dtypes that torch's kernels do not take and that its rules in Python, which run for symbolic sizes,
-    do."""
+    """Refuses dtypes that torch's kernels do not take and that its rules in Python do."""
     if not _is_torchs(func, name) or not kwargs.keys().isdisjoint(("out", "device")):
         return
     leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
@@ -131,10 +132,6 @@ def _is_torchs(func: object, name: str) -> bool:
     if getattr(func, "__module__", None) == "torch.nn.functional":
         return True
     return name != "to" and not name.startswith("_") and hasattr(torch.ops.aten, name)
-
-
-def _has_symbolic_sizes(tensor: torch.Tensor) -> bool:
-    return any(not isinstance(size, int) for size in tensor.shape)
 
 
 def _short(leaf: object, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:

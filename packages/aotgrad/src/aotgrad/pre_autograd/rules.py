@@ -69,6 +69,7 @@ class EarlyRules(TorchFunctionMode):
     a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
     the node at which that begins.  `writing` is told of the values in which an operator writes in place.  `versions`
     are those that views had when they were made, by id.  `histories` are told the operands of operators.
+    `by_rules`: torch's rules in Python run instead of its kernels' own.
     """
 
     def __init__(
@@ -79,10 +80,11 @@ class EarlyRules(TorchFunctionMode):
         versions: dict[int, tuple[torch.Tensor, int]],
         histories: Histories,
         watched: Watched,
+        by_rules: bool,
     ) -> None:
         super().__init__()
         self._layouts, self._arrived, self._writing, self._versions = layouts, arrived, writing, versions
-        self._histories, self._watched = histories, watched
+        self._histories, self._watched, self._by_rules = histories, watched, by_rules
 
     def __torch_function__(
         self,
@@ -103,7 +105,7 @@ class EarlyRules(TorchFunctionMode):
         if func == _FORGETS_HOOKS:
             return func(*args, **kwargs)
         refuse_overlaps(func, args, kwargs)
-        refuse_misfits(func, args, kwargs)
+        refuse_misfits(func, args, kwargs, by_rules=self._by_rules)
         _refuse_out_with_gradients(args, kwargs)
         _refuse_write_to_inference(func, args, kwargs)
         if _name(func) in ("randn", "normal") and isinstance(kwargs.get("out"), torch.Tensor):

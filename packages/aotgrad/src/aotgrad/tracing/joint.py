@@ -192,7 +192,8 @@ def _tracing(recorder: Recorder) -> Iterator[None]:
         stack.enter_context(_without_autocast_cache())
         stack.enter_context(_unlogged())
         stack.enter_context(recorder.draws.counted())
-        if recorder.fake_mode.shape_env is not None:
+        sizes_vary = recorder.fake_mode.shape_env is not None
+        if sizes_vary:
             stack.enter_context(enable_python_dispatcher())  # kernels that take numbers only are rules in Python, too
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
@@ -204,6 +205,7 @@ def _tracing(recorder: Recorder) -> Iterator[None]:
             recorder.view_versions,
             recorder.histories,
             recorder.watched,
+            sizes_vary,
         )
         stack.enter_context(rules)
         stack.enter_context(recorder.until_traced)
