@@ -3,6 +3,7 @@
 NUMBER_PROGRAMS says how many programs are drawn; the number tried is printed.
 """
 
+import math
 import operator
 import os
 import random
@@ -33,6 +34,12 @@ cfg.size + number
 cfg.size * cfg.val
 GLOBAL
 GLOBAL * number
+(cfg.val ** 2)
+(0.9 ** cfg.size)
+math.cos(number)
+(math.sqrt(abs(cfg.other)) % 3)
+(number // 0.25)
+round(cfg.inner.val, 1)
 """.strip().splitlines()
 STATEMENTS = """
 x = x + {0}
@@ -53,12 +60,15 @@ x = x + float({0})
 x = torch.add(x, x, alpha={0})
 x = x.half().float() + {0}
 x = x ** 2 + {0} ** 2
+cfg.buffer.mul_({0}); x = x + cfg.buffer
+cfg.buffer.add_(x, alpha={0})
+(cfg.weight * {0}).sum().backward(); x = x + cfg.weight.grad
 """.strip().splitlines()
 
 
 def program(lines):
     source = "\n    ".join(["def program(x, cfg, number):", "x = x.clone()", *lines, "return x"])
-    namespace = {"torch": torch, "GLOBAL": 0.5, "helper": lambda x, value: x * value + value}
+    namespace = {"torch": torch, "math": math, "GLOBAL": 0.5, "helper": lambda x, value: x * value + value}
     exec(compile(source, "<program>", "exec"), namespace)
     return namespace["program"], namespace
 
@@ -66,7 +76,8 @@ def program(lines):
 def configuration(step):
     a, b, c = step * 0.37 + 0.5, step * 0.11 - 1.25, step + 3
     inner = SimpleNamespace(val=b * 2)
-    return SimpleNamespace(val=a, other=b, inner=inner, values=[a, b], table={"a": a * b}, size=c, count=3, seen=None)
+    numbers = {"val": a, "other": b, "inner": inner, "values": [a, b], "table": {"a": a * b}, "size": c, "count": 3}
+    return SimpleNamespace(**numbers, seen=None, buffer=torch.ones(3), weight=torch.ones(3, requires_grad=True))
 
 
 def outcomes(function, namespace):
@@ -74,7 +85,7 @@ def outcomes(function, namespace):
     for step in range(4):
         cfg, namespace["GLOBAL"] = configuration(step), step * 0.25 + 0.1
         result = function(torch.tensor([0.5, -2.0, 3.0]), cfg, step * 0.2 + 0.3)
-        seen.append((result, cfg.seen))
+        seen.append((result, cfg.seen, cfg.buffer, cfg.weight.grad))
     return seen
 
 

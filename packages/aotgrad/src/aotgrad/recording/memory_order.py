@@ -11,16 +11,45 @@ from typing import Any
 import torch
 
 from aotgrad.errors import Unsupported
-from aotgrad.torch_versions import OpOverload, aten
+from aotgrad.recording.indexed_order import laid_out_as_picked
+from aotgrad.tensors.symbols import SYM_TYPES
+from aotgrad.torch_versions import FakeTensorMode, OpOverload, aten, pytree
 
 
 def may_be_laid_out(args: Sequence[object], result: torch.Tensor) -> bool:
     """True if an operator and its decomposition may lay the result out differently: of contiguous tensors both make
-    contiguous ones.  Dynamic sizes are left alone, because looking at their strides would fix them."""
+    contiguous ones.  Dynamic sizes are to be replaced by those of this call, because looking at them would fix them."""
     if result.dim() < 2 or result.layout is not torch.strided or not has_known_layout(result):
         return False
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.layout is torch.strided]
     return all(map(has_known_layout, tensors)) and not all(tensor.is_contiguous() for tensor in tensors)
+
+
+def in_this_call(values: Any, fake_mode: FakeTensorMode) -> Any:
+    """The same arguments with the sizes that they have in this call: nothing is decided about others by looking at
+    these.  None if only data can tell a size."""
+    leaves, structure = pytree.tree_flatten(values)
+    made = [_fixed(leaf, fake_mode) for leaf in leaves]
+    return None if _UNKNOWN in made else pytree.tree_unflatten(made, structure)
+
+
+class _Unknown:
+    """A size that only data can tell."""
+
+
+_UNKNOWN = _Unknown()
+
+
+def _fixed(leaf: object, fake_mode: FakeTensorMode) -> object:
+    if isinstance(leaf, SYM_TYPES):
+        return _UNKNOWN if (known := _now(leaf)) is None else known
+    if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided or has_known_layout(leaf):
+        return leaf
+    sizes, strides = [*map(_now, leaf.shape)], [*map(_now, leaf.stride())]
+    if None in sizes or None in strides:
+        return _UNKNOWN
+    with fake_mode:
+        return torch.empty_strided(sizes, strides, dtype=leaf.dtype, device=leaf.device)
 
 
 def lies_in_order(tensor: torch.Tensor) -> bool:
@@ -66,10 +95,32 @@ def refuse_normal(drawn: torch.Tensor) -> None:
         raise Unsupported("normal_ draws into a tensor that has gaps in memory", "draw into one without, and copy it")
 
 
-def corrected(func: OpOverload, args: Sequence[object], result: object) -> Any:
+def corrected(func: OpOverload, args: Sequence[object], result: Any, fake_mode: FakeTensorMode) -> Any:
     """The result of a fake kernel, with the layout and the dtype that the operator's own kernel gives."""
     rule = _CORRECTIONS.get(func)
-    return result if rule is None else rule(result, *args)
+    if rule is None:
+        return result
+    result = rule(result, *args)
+    if fake_mode.shape_env is None:
+        return result
+    several = [result] if isinstance(result, torch.Tensor) else list(result)
+    called = in_this_call((args, several), fake_mode)
+    if called is None:
+        return result
+    args, found = called
+    own: Any = rule(found[0] if isinstance(result, torch.Tensor) else found, *args)
+    if isinstance(result, torch.Tensor):
+        return _ordered(own, found[0], result)
+    return [_ordered(*each) for each in zip(own, found, several, strict=True)]
+
+
+def _ordered(own: object, found: object, result: Any) -> Any:
+    """A result of sizes that vary, in the order that it has in this call where it is found in another."""
+    order = order_of(own, found) if isinstance(found, torch.Tensor) else None
+    if order is None:
+        return result
+    laid = result.new_empty([result.shape[dim] for dim in order])
+    return laid.permute([order.index(dim) for dim in range(len(order))])
 
 
 def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> torch.Tensor:
@@ -203,6 +254,23 @@ def _as_products_on_cpus(result: torch.Tensor, x: torch.Tensor, y: object, *_: o
     return _as_products(result, x, y) if x.device.type == "cpu" else result
 
 
+def _as_scaled(result: torch.Tensor, x: torch.Tensor, y: torch.Tensor, *_: object) -> torch.Tensor:
+    """The result lies as the product with powers of two, which are contiguous unless they are complex."""
+    return result if result.is_complex() else torch.empty_like(torch.mul(x, _contiguous(y)), dtype=result.dtype)
+
+
+def _angle(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
+    """Angles of complex numbers are contiguous on CPUs; torch's rule in Python says as the operand."""
+    return _contiguous_on_cpus(result) if x.is_complex() else result
+
+
+def _pooled_volumes(result: Sequence[torch.Tensor], x: torch.Tensor, *_: object) -> Sequence[torch.Tensor]:
+    """One volume lies as it would among others."""
+    if x.dim() != 4 or x.device.type != "cpu" or not has_known_layout(x):
+        return result
+    return [_laid_out_as(each[None], memory_format_of(x[None]))[0] for each in result]
+
+
 def _gradient_of_elu(result: torch.Tensor, grad: torch.Tensor, *rest: object) -> torch.Tensor:
     return _as_products(result, grad, rest[-1])
 
@@ -234,6 +302,10 @@ def _of_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.roll.default: _roll,
+    aten.index.Tensor: laid_out_as_picked,
+    aten.ldexp.Tensor: _as_scaled,
+    aten.angle.default: _angle,
+    aten.max_pool3d_with_indices.default: _pooled_volumes,
     aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
     aten.bincount.default: _counts,
     **dict.fromkeys(
@@ -242,7 +314,11 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     **dict.fromkeys((aten.normal.Tensor_Tensor, aten.normal.float_Tensor), _contiguous_on_cpus),
     aten.native_dropout_backward.default: _as_products_on_cpus,
     **dict.fromkeys(
-        (aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar, aten.glu_backward.default), _contiguous
+        (
+            *(aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar),
+            *(aten.glu_backward.default, aten.grid_sampler_2d.default),
+        ),
+        _contiguous,
     ),
     aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
     aten.rrelu_with_noise_backward.default: _as_noise,
@@ -288,7 +364,7 @@ def order_of(wanted: object, found: torch.Tensor) -> list[int] | None:
 
 
 def _now(number: Any) -> Any:
-    return number.node.hint if isinstance(number, torch.SymInt) else number
+    return number.node.hint if isinstance(number, SYM_TYPES) else number
 
 
 def _is_same(one: object, other: object) -> bool:

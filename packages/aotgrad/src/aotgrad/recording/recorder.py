@@ -25,7 +25,14 @@ from aotgrad.recording.custom_ops import in_place
 from aotgrad.recording.draws import Draws, all_dropped, dropout_scale, in_memory_order, printable
 from aotgrad.recording.histories import Histories
 from aotgrad.recording.lost_writes import BY_STRIDES, WINDOWS, refuse_lost_writes
-from aotgrad.recording.memory_order import corrected, has_gaps, may_be_laid_out, order_of, refuse_normal
+from aotgrad.recording.memory_order import (
+    corrected,
+    has_gaps,
+    in_this_call,
+    may_be_laid_out,
+    order_of,
+    refuse_normal,
+)
 from aotgrad.recording.recomputed import REPEATS
 from aotgrad.recording.watched_views import Watched
 from aotgrad.roles import MAY_RAISE
@@ -35,6 +42,7 @@ from aotgrad.tensors.fakes import Fakes
 from aotgrad.tensors.subclasses import Wrapping
 from aotgrad.tensors.symbols import SYM_TYPES, SizeNodes
 from aotgrad.torch_versions import (
+    DisablePythonDispatcher,
     DisableTorchFunction,
     FakeTensor,
     FakeTensorMode,
@@ -212,7 +220,7 @@ class Recorder(TorchDispatchMode):
         # The number in a tensor from outside is known.
         if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
             return func(*args)
-        result = corrected(func, args, func(*self._faked(func, args), **self._faked(func, kwargs)))
+        result = self._of_fakes(func, args, kwargs)
         if isinstance(result, (bool, int, float)):  # known from the shapes: which kernel suits, how many of something
             return result
         if self.phase == "forward":
@@ -268,16 +276,25 @@ class Recorder(TorchDispatchMode):
         """The result of a decomposition in the layout that the operator itself gives, which shows in views by
         strides."""
         several = result if isinstance(result, (tuple, list)) else (result,)
-        tensors = [each for each in several if isinstance(each, torch.Tensor)]
-        if schema_of(func).is_mutable or not any(may_be_laid_out(args, each) for each in tensors):
+        if schema_of(func).is_mutable or not any(isinstance(each, torch.Tensor) and each.dim() > 1 for each in several):
             return result
-        own = corrected(func, args, func(*self._faked(func, args), **self._faked(func, kwargs)))
+        found: Any = several
+        if self.fake_mode.shape_env is not None:
+            called = in_this_call((args, kwargs, list(several)), self.fake_mode)
+            if called is None:
+                return result
+            args, kwargs, found = called
+        if not any(isinstance(each, torch.Tensor) and may_be_laid_out(args, each) for each in found):
+            return result
+        with DisablePythonDispatcher():
+            own = self._of_fakes(func, args, kwargs)
         if not isinstance(result, (tuple, list)):
-            return self._in_order_of(own, result)
-        return type(result)(map(self._in_order_of, own, result))
+            return self._in_order_of(own, found[0], result)
+        return type(result)(map(self._in_order_of, own, found, result))
 
-    def _in_order_of(self, own: object, result: object) -> Any:
-        order = order_of(own, result) if isinstance(result, torch.Tensor) else None
+    def _in_order_of(self, own: object, found: object, result: Any) -> Any:
+        """The result, which lies like `found`, in the order of the operator's own."""
+        order = order_of(own, found) if isinstance(found, torch.Tensor) else None
         return result if order is None else self._moved(result, order)
 
     def _moved(self, result: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
@@ -375,6 +392,11 @@ class Recorder(TorchDispatchMode):
         if isinstance(value, dict):
             return {key: self._encode(item) for key, item in value.items()}
         return value
+
+    def _of_fakes(self, func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
+        """What an operator gives, laid out as its kernel does it."""
+        result = func(*self._faked(func, args), **self._faked(func, kwargs))
+        return corrected(func, args, result, self.fake_mode)
 
     def _faked(self, func: OpOverload, value: object) -> Any:
         """The same arguments with fake tensors in place of real ones from outside."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from capture.recording.indexed_order import laid_out_as_picked
 from capture.torch_versions import OpOverload, aten
 
 
@@ -32,6 +33,21 @@ def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torc
 
 def _as_products_on_cpus(result: torch.Tensor, x: torch.Tensor, y: object, *_: object) -> torch.Tensor:
     return _as_products(result, x, y) if x.device.type == "cpu" else result
+
+
+def _as_scaled(result: torch.Tensor, x: torch.Tensor, y: torch.Tensor, *_: object) -> torch.Tensor:
+    """Laid out as a product with powers of two, which are contiguous unless they are complex."""
+    return result if result.is_complex() else torch.empty_like(torch.mul(x, _contiguous(y)), dtype=result.dtype)
+
+
+def _angle(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
+    """Contiguous where numbers are complex; torch's rule in Python says as the operand."""
+    return _contiguous_on_cpus(result) if x.is_complex() else result
+
+
+def _pooled_volumes(results: Sequence[torch.Tensor], x: torch.Tensor, *_: object) -> Sequence[torch.Tensor]:
+    """One volume, laid out as it would be among others."""
+    return results if x.dim() != 4 else tuple(_as_normalized(each[None], x[None])[0] for each in results)
 
 
 def _gradient_of_elu(result: torch.Tensor, grad: torch.Tensor, *rest: object) -> torch.Tensor:
@@ -161,9 +177,17 @@ _CORRECTIONS: dict[object, Callable[..., object]] = {
     ),
     **dict.fromkeys((aten.normal.Tensor_Tensor, aten.normal.float_Tensor), _contiguous_on_cpus),
     **dict.fromkeys(
-        (aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar, aten.glu_backward.default), _contiguous
+        (
+            *(aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar),
+            *(aten.glu_backward.default, aten.grid_sampler_2d.default),
+        ),
+        _contiguous,
     ),
     aten.roll.default: _rolled,
+    aten.index.Tensor: laid_out_as_picked,
+    aten.ldexp.Tensor: _as_scaled,
+    aten.angle.default: _angle,
+    aten.max_pool3d_with_indices.default: _pooled_volumes,
     aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
     aten.rrelu_with_noise.default: _contiguous,
     aten.rrelu_with_noise_backward.default: _as_noise,

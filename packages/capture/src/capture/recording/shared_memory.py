@@ -15,7 +15,7 @@ import torch
 
 from capture.errors import Location, SkipFrame
 from capture.guards.guard import Guard
-from capture.guards.sources import Inputs, Source
+from capture.guards.sources import Inputs, MadeSource, Source
 from capture.reasons import Kind, Reason
 from capture.recording.graph import GraphRecorder, memory_of
 
@@ -25,7 +25,12 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[Guard]:
     """The guard on which tensors share memory, if the graph changes one of them."""
     examples = {source: node.meta.get("val") for source, node in graph.inputs.items()}
-    tensors_of = {source: example for source, example in examples.items() if isinstance(example, torch.Tensor)}
+    tensors_of = {
+        source: example
+        for source, example in examples.items()
+        # What is made of a number for the call is in nobody else's memory.
+        if isinstance(example, torch.Tensor) and not isinstance(source, MadeSource)
+    }
     given = list(tensors_of)
     memories = [memory_of(example) for example in tensors_of.values()]
     if len(given) < 2 or graph.changed_memory().isdisjoint(memories):
