@@ -94,3 +94,38 @@ def test_what_no_view_made_is_no_view(name, backend):
     x = torch.rand(4, 4)
     found, expected = compile_api.compile(COPIES[name], backend=backend)(x), COPIES[name](x)
     assert (found._is_view(), found.stride()) == (expected._is_view(), expected.stride())
+
+
+def windows(rows, step):
+    """Windows over one memory, which overlap where a step is shorter than a row."""
+    return torch.arange(1.0, 60.0).as_strided((rows, 4), (step, 1))
+
+
+def swapped(x):
+    first, second = x[0].clone(), x[1].clone()
+    x[0].copy_(second)
+    x[1].copy_(first)
+
+
+WRITES_TO_WINDOWS = {
+    "a row": lambda x: x[1].zero_(),
+    "a column": lambda x: x[:, 0].add_(3),
+    "some rows": lambda x: x[:2].copy_(x[1:3] * 2),
+    "twice": lambda x: x.mul_(2).add_(1),
+    "sums": lambda x: x.cumsum_(1),
+    "two rows swapped": swapped,
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("name", WRITES_TO_WINDOWS)
+def test_windows_that_overlap_come_after_tensors_that_do_not(name, backend):
+    def program(x):
+        WRITES_TO_WINDOWS[name](x)
+        return x * 1
+
+    compiled = compile_api.compile(program, backend=backend)
+    for rows, step in ((4, 4), (5, 5), (4, 2), (5, 6), (3, 1), (6, 3)):
+        found, expected = windows(rows, step), windows(rows, step)
+        torch.testing.assert_close(compiled(found), program(expected))
+        torch.testing.assert_close(found, expected)

@@ -16,7 +16,7 @@ import torch
 from capture.bytecode.instructions import Instruction
 from capture.errors import Location, Signal
 from capture.evaluator.size_marks import marked
-from capture.guards.layouts import CLOSED, OpenLayout
+from capture.guards.layouts import CLOSED, OpenLayout, has_windows
 from capture.guards.sources import Source, comes_with_the_call, may_be_dynamic
 from capture.reasons import Reason
 from capture.values.base import Value
@@ -72,7 +72,7 @@ class Assumptions:
 
     def layout_of(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
         """The sizes and strides of a tensor that vary, by what is known of it and what the program says."""
-        if not may_be_dynamic(source):
+        if not may_be_dynamic(source) or has_windows(tensor):
             return CLOSED
         said_dynamic, said_static = marked(tensor)
         known = self.layouts.get(source, CLOSED)

@@ -32,6 +32,31 @@ class OpenLayout:
 CLOSED = OpenLayout()
 
 
+def has_windows(tensor: torch.Tensor) -> bool:
+    """True if two places of a tensor are one place in memory, as in windows that overlap; expanded dimensions, whose
+    stride is 0, do not count."""
+    if tensor.layout is not torch.strided:
+        return False
+    reach = 0
+    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if step and size > 1:
+            if step <= reach:
+                return True
+            reach += (size - 1) * step
+    return False
+
+
+def is_without_windows(tensor: torch.Tensor) -> bool:
+    return not has_windows(tensor)
+
+
+def may_get_windows(sizes: Relied, strides: Relied) -> bool:
+    """True if a tensor that fits may have windows: what is open, or goes on from what is open, need not be apart."""
+    if None in strides:
+        return True
+    return None in sizes and sum(isinstance(step, int) for step in strides) > 1
+
+
 def varied(sizes: Relied, strides: Relied, tensor: torch.Tensor) -> OpenLayout:
     """The sizes and strides of a tensor that are other than they were relied on.
 

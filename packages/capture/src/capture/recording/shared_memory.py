@@ -15,6 +15,7 @@ import torch
 
 from capture.errors import Location, SkipFrame
 from capture.guards.guard import Guard
+from capture.guards.layouts import is_without_windows, may_get_windows
 from capture.guards.sources import Inputs, MadeSource, Source
 from capture.reasons import Kind, Reason
 from capture.recording.graph import GraphRecorder, memory_of
@@ -23,7 +24,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[Guard]:
-    """The guard on which tensors share memory, if the graph changes one of them."""
+    """The guards on which tensors share memory, and that those which the graph changes do not show it twice."""
     examples = {source: node.meta.get("val") for source, node in graph.inputs.items()}
     tensors_of = {
         source: example
@@ -31,17 +32,32 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
         # What is made of a number for the call is in nobody else's memory.
         if isinstance(example, torch.Tensor) and not isinstance(source, MadeSource)
     }
-    given = list(tensors_of)
-    memories = [memory_of(example) for example in tensors_of.values()]
-    if len(given) < 2 or graph.changed_memory().isdisjoint(memories):
+    changed = graph.changed_memory()
+    written = {source for source, example in tensors_of.items() if memory_of(example) in changed}
+    if not written:
         return []
+    given = list(tensors_of)
     tensors = [source.read(inputs) for source in given]
+    apart = [
+        Guard(source, "python", (is_without_windows,), location, f"no two elements of {source.expression()} are one")
+        for source, tensor in zip(given, tensors, strict=True)
+        if source in written and _may_get_windows(graph, tensors_of[source], tensor)
+    ]
+    if len(given) < 2:
+        return apart
     shared = sharing(tensors)
-    _refuse_unknown_sharing(memories, shared)
+    _refuse_unknown_sharing([memory_of(example) for example in tensors_of.values()], shared)
     names = ", ".join(source.expression() for source in given)
     text = f"{names} share {'the same' if shared else 'no'} memory"
     payload = (tuple(given), _as_numbers(tensors, shared), functools.partial(_share_as_before, tuple(given), shared))
-    return [Guard(None, "memory", payload, location, text)]
+    return [*apart, Guard(None, "memory", payload, location, text)]
+
+
+def _may_get_windows(graph: GraphRecorder, example: torch.Tensor, tensor: torch.Tensor) -> bool:
+    if graph.shape_env is None or example.layout is not torch.strided:
+        return False
+    sizes = tuple(size if isinstance(size, int) else None for size in example.shape)
+    return may_get_windows(sizes, graph.strides_relied_on(example, tensor))
 
 
 def _refuse_unknown_sharing(memories: Sequence[int | None], shared: Sequence[tuple[int, int, int]]) -> None:
