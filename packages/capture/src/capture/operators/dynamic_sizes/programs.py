@@ -232,6 +232,8 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> object:
     """``max_pool2d`` over an image of one line."""
+    if not (return_indices or input.is_floating_point()):  # which the function refuses, and `max_pool2d` takes
+        return NotImplemented
     window, step = (1, *spread(kernel_size, 1)), (1, *spread(stride or kernel_size, 1))
     beside, gap = (0, *spread(padding, 1)), (1, *spread(dilation, 1))
     pool: Any = nnf.max_pool2d  # annotated for other arguments than it takes
