@@ -1,6 +1,7 @@
 """Equal layers of a graph are traced and compiled once, and compute what eager computes, whatever the layers hold."""
 
 import copy
+import random
 
 import pytest
 import torch
@@ -346,3 +347,44 @@ def test_an_error_in_a_late_layer_takes_back_what_earlier_ones_wrote():
     with pytest.raises(IndexError):
         other(torch.full((2, 4, 5), 1e6))
     assert [float(layer.calls) for layer in net.layers[:-1]] == [1.0] * (DEPTH - 1)
+
+
+def switched(state, statement):
+    """The statement under a mode, or behind a call that sets one."""
+    before = state.choice(("", "", "", "torch.set_grad_enabled(False)", "torch.set_grad_enabled(True)"))
+    modes = (
+        "no_grad()",
+        "enable_grad()",
+        "inference_mode()",
+        "set_grad_enabled(False)",
+        "autocast('cpu', torch.bfloat16)",
+    )
+    lines = [statement, *([before] if state.random() < 0.3 else [])]
+    for _ in range(state.choice((0, 1, 1, 2))):
+        lines = [f"with torch.{state.choice(modes)}:", *(f"    {line}" for line in lines)]
+    return [*([before] if before else []), *lines]
+
+
+@pytest.mark.without_graphs("autograd may be set to follow or not, and little else done", cases="some")
+@pytest.mark.parametrize("number", range(20))
+def test_modes_around_equal_layers_are_in_force_as_in_eager(number):
+    draw = random.Random()
+    updates = switched(draw, "weight.data.mul_(0.5).add_(x.detach().sin().mean())")
+    loop = ["for weight in weights:", *(f"    {line}" for line in updates)]
+    last = switched(draw, "y = (x * weights[0]).sin()")
+    text = "\n    ".join(["def program(x, weights):", *switched(draw, "y = x + 1"), *loop, *last, "return y * 2"])
+    place = {"torch": torch}
+    exec(compile(text, f"<modes {number}>", "exec"), place)
+
+    def outcome(function):
+        weights = [torch.full((3,), 1.0 + n) for n in range(24)]
+        y = function(torch.ones(3, requires_grad=True), weights)
+        found = torch.is_grad_enabled(), y.requires_grad, y.is_inference(), y, torch.stack(weights)
+        torch.set_grad_enabled(True)
+        return found
+
+    compiled = compile_api.compile(place["program"], backend="aot_eager")
+    for _ in range(2):
+        found, expected = outcome(compiled), outcome(place["program"])
+        assert found[:3] == expected[:3], text
+        torch.testing.assert_close(found[3:], expected[3:], msg=text)

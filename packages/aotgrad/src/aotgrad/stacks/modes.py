@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -29,19 +30,37 @@ class Modes:
 
 
 def modes_at(nodes: Sequence[fx.Node]) -> list[Modes]:
-    """The modes ahead of each node, and at the end."""
+    """The modes ahead of each node, and at the end.
+
+    Autograd does not follow within inference mode, whose end puts back what was in force before.
+    """
     here = Modes(torch.is_grad_enabled())
-    found = [here]
+    found, before = [here], dict[fx.Node, bool]()
     for node in nodes:
         target: Any = node.target
         if target in _ENTERS:
-            here = Modes(here.grad, (*here.entered, node))
+            before[node] = here.grad
+            is_inference = target is _inference._enter_inference_mode
+            here = Modes(not node.args[0] if is_inference else here.grad, (*here.entered, node))
         elif target in _LEAVES:
-            here = Modes(here.grad, here.entered[:-1])
+            *outer, entered = here.entered
+            is_inference = target is _inference._exit_inference_mode
+            here = Modes(before[entered] if is_inference else here.grad, tuple(outer))
         elif sets_grad(node):
             here = Modes(bool(node.args[0]), here.entered)
         found.append(here)
     return found
+
+
+def come_back(modes: Sequence[Modes]) -> bool:
+    """True if the graph leaves all that it enters, and sets within none whether autograd follows behind it."""
+    regions: list[bool] = []
+    for one, other in pairwise(modes):
+        if len(other.entered) > len(one.entered):
+            regions.append(one.grad)
+        elif len(other.entered) < len(one.entered) and regions.pop() is not other.grad:
+            return False
+    return not regions
 
 
 def sets_grad(node: fx.Node) -> bool:

@@ -19,7 +19,7 @@ from torch import fx
 
 from aotgrad.stacks.borders import Crossing, best_border, convolves
 from aotgrad.stacks.keys import Keys, operands
-from aotgrad.stacks.modes import modes_at, sets_grad
+from aotgrad.stacks.modes import come_back, modes_at, sets_grad
 from aotgrad.stacks.stretches import LEAST_SAVED, Stretch, stretches
 from aotgrad.tensors.functional import memory_of
 
@@ -121,11 +121,11 @@ class _Splitter:
 
     def _can_be_given(self, found: Split) -> bool:
         """True if each part can be given the values that it takes of others, and the graph leaves the modes that it
-        enters."""
+        enters as it found them."""
         calls = [call for call in found.calls if isinstance(call, PartCall)]
         firsts = ((call, self._places[call.first]) for call in calls)
         given = ((node, place) for call, place in firsts for node in call.inputs if node.op != "placeholder")
-        return not self._modes[-1].entered and all(self._crossing.can_be_given(*each) for each in given)
+        return come_back(self._modes) and all(self._crossing.can_be_given(*each) for each in given)
 
     def _stacks(self, start: int, end: int) -> Iterator[_Layers]:
         """The stacks from `start` to `end`, in order: the longest one, and those on either side of it."""
@@ -214,7 +214,7 @@ class _Splitter:
         first = start
         for place in range(start, end):
             node = self._nodes[place]
-            if _is_direct(node) or (unbalanced and sets_grad(node)):
+            if _is_direct(node) or (unbalanced and sets_grad(node) and not self._modes[place].entered):
                 yield from self._layer(first, place)
                 yield Direct(node)
                 first = place + 1
