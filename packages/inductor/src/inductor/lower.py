@@ -115,7 +115,7 @@ class _Lowerer:
         self.lowered: Counter[str] = Counter()
         self.same: Mapping[Node, Node] = {}
         self.needs_memory = behind_outputs(gm.graph)
-        self.ctx.layouts = image_layouts(gm.graph, self.needs_memory)
+        self.ctx.layouts = image_layouts(gm.graph)
         self.needs_memory = self.needs_memory.union(_numbers_for_gpus(gm.graph))
 
     def run(self) -> Graph:

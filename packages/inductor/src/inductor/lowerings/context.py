@@ -149,7 +149,7 @@ class Context:
             raise UnsupportedGraph(f"no strided memory for {tensor}")
         base = self.buffers[tensor.base]
         strides, offset = layout
-        same = offset == ZERO and base.sizes == tensor.sizes and _same_strides(tensor.sizes, strides, base.strides)
+        same = offset == ZERO and base.sizes == tensor.sizes and same_strides(tensor.sizes, strides, base.strides)
         if node is not None and len(strides) in _OF_IMAGES and ONE in tensor.sizes:
             strides = self._as_traced(node, tensor, strides)
             same = same and strides == base.strides
@@ -367,7 +367,8 @@ def is_dense(sizes: Sequence[Index], strides: Sequence[Index]) -> bool:
     return True
 
 
-def _same_strides(sizes: Sequence[Index], left: Sequence[Index], right: Sequence[Index]) -> bool:
+def same_strides(sizes: Sequence[Index], left: Sequence[Index], right: Sequence[Index]) -> bool:
+    """True if the strides are the same wherever there are several elements."""
     return all(size == ONE or a == b for size, a, b in zip(sizes, left, right, strict=True))
 
 

@@ -7,21 +7,29 @@ but results that are neither tensors nor an integer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.fx.node import map_arg
 
 from inductor.deps import gives_views
 from inductor.errors import UnsupportedGraph
-from inductor.ir.index import Index
+from inductor.ir.index import ZERO, Index
 from inductor.ir.program import Buffer, Ref
-from inductor.lowerings.context import Context
+from inductor.lowerings.context import Context, same_strides
 from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import LIBRARY
-from inductor.lowerings.values import Tensor, load
+from inductor.lowerings.values import Tensor, load, strided
 from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 
+_OF_ANY_LAYOUT = frozenset((
+    aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default, aten.addmv.default, aten.mv.default,
+    aten.dot.default, aten.convolution.default, aten.convolution_backward.default, aten._int_mm.default,
+    aten.linear.default,
+))  # fmt: skip
+"""Operators that give the same, and lay it out the same, however their operands lie."""
 LIBRARY.update((
     aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default, aten.addmv.default, aten.mv.default,
     aten.dot.default, aten.convolution.default, aten.convolution_backward.default, aten._int_mm.default,
@@ -38,7 +46,30 @@ def call_operator(ctx: Context, node: Node, args: object, kwargs: object, reason
     """Emits the call and returns its results in the operator's own structure."""
     target = node.target
     assert isinstance(target, OpOverload)
+    if target not in _OF_ANY_LAYOUT and not schema_of(target).is_mutable:
+        args, kwargs = _as_traced(ctx, (args, kwargs), (node.args, node.kwargs))
     return _emit(ctx, target, args, kwargs, node.meta.get("val"), None if target in LIBRARY else reason)
+
+
+def _as_traced(ctx: Context, operands: Any, nodes: Any) -> Any:
+    """The operands, of which those that lie otherwise than eager's are brought into memory that lies so: kernels of
+    torch's may need that, draw numbers in that order, and lay their results out by it."""
+    leaves, structure = pytree.tree_flatten(operands)
+    given = pytree.tree_leaves(map_arg(nodes, lambda node: node.meta.get("val")))
+    if len(given) != len(leaves):
+        return operands
+    return pytree.tree_unflatten([_laid(ctx, *pair) for pair in zip(leaves, given, strict=True)], structure)
+
+
+def _laid(ctx: Context, value: object, traced: object) -> object:
+    if not isinstance(value, Tensor) or not isinstance(traced, torch.Tensor) or traced.layout is not torch.strided:
+        return value
+    wanted = ctx.sizes.strides(traced.stride())
+    value = ctx.realize(value)
+    layout = strided(value)
+    if layout is None or same_strides(value.sizes, layout[0], wanted) or any(step == ZERO for step in wanted):
+        return value
+    return ctx.realize(replace(value, base=None), wanted, gaps=True)
 
 
 def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason: str | None) -> Any:

@@ -21,17 +21,18 @@ from torch.fx import Graph, GraphModule, Node
 from inductor import costs
 from inductor.errors import NotAGraph
 from inductor.rewrites.views import behind_outputs, is_view
-from inductor.torch_versions import FakeTensor, aten, pytree
+from inductor.torch_versions import FakeTensor, OpOverload, aten, pytree, schema_of
 
 Layout: TypeAlias = Literal["channels last", "contiguous"]
 Boxed: TypeAlias = Callable[[list[Any]], tuple[Any, ...]]
 
 
-def image_layouts(graph: Graph, visible: Collection[Node]) -> Mapping[Node, Layout]:
+def image_layouts(graph: Graph) -> Mapping[Node, Layout]:
     """The layouts of the convolutions in a graph, and of the images between them.
 
     Nodes that are not in it keep the tracer's strides.
     """
+    visible = behind_outputs(graph, _sees_layouts)
     layouts: dict[Node, Layout] = {}
     for node in graph.nodes:
         if node.target is aten.convolution.default and _is_ours(node, visible):
@@ -52,6 +53,17 @@ def image_layouts(graph: Graph, visible: Collection[Node]) -> Mapping[Node, Layo
         if behind and node not in layouts and _follows(node, visible):
             layouts[node] = "channels last"
     return layouts
+
+
+def _sees_layouts(node: Node) -> bool:
+    """True for operators to which it matters how their operands lie: those that draw numbers in the order of memory,
+    attention, whose kernels read rows, and those of other libraries than torch."""
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return False
+    if target.namespace not in ("aten", "prims") or torch.Tag.nondeterministic_seeded in target.tags:
+        return True
+    return schema_of(target).name.startswith("aten::_scaled_dot_product")
 
 
 def _is_ours(node: Node, visible: Collection[Node]) -> bool:
@@ -97,7 +109,8 @@ def _wanted(node: Node) -> Layout:
 
 def _follows(node: Node, visible: Collection[Node]) -> bool:
     """True for values that are computed element by element, or window by window: they may have any layout."""
-    return node.op == "call_function" and not _is_fixed(node, visible) and _is_image(node)
+    is_free = node.op == "call_function" and not _is_fixed(node, visible) and not _sees_layouts(node)
+    return is_free and _is_image(node)
 
 
 def _readers(node: Node) -> list[Node]:
@@ -133,8 +146,8 @@ def lay_out_images(graph: Graph) -> None:
     returns keeps eager's."""
     if not isinstance(graph, Graph):
         raise NotAGraph(f"inductor.lay_out_images takes a torch.fx.Graph, not a {type(graph).__name__}")
-    returned = behind_outputs(graph)
-    laid = [node for node, layout in image_layouts(graph, returned).items() if layout == "channels last"]
+    visible = behind_outputs(graph, _sees_layouts)
+    laid = [node for node, layout in image_layouts(graph).items() if layout == "channels last"]
     laid = [node for node in laid if isinstance(node.meta["val"], torch.Tensor)]  # what gives several is no image
     if not any(node.meta["val"].device.type == "cuda" for node in laid):
         return
@@ -142,12 +155,12 @@ def lay_out_images(graph: Graph) -> None:
     convolved = {node.args[:2] for node in laid if node.target is aten.convolution.default}
     for node in graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
         gradient = node.args[0]
-        if node.args[1:3] in convolved and isinstance(gradient, Node) and _follows(gradient, returned):
+        if node.args[1:3] in convolved and isinstance(gradient, Node) and _follows(gradient, visible):
             laid.append(gradient)
     for node in laid:
         _lay_channels_innermost(node)
     # Again: now that gradients lie so, backward's convolutions want it of their neighbours as well.
-    for node, layout in image_layouts(graph, returned).items():
+    for node, layout in image_layouts(graph).items():
         if layout == "channels last" and _is_image(node):
             _lay_channels_innermost(node)
 

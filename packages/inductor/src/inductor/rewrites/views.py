@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 
 import torch
 from torch.fx import Graph, Node
@@ -25,11 +26,12 @@ def is_view(node: Node) -> bool:
     return isinstance(node.target, OpOverload) and node.target.overloadpacket in VIEWS
 
 
-def behind_outputs(graph: Graph) -> set[Node]:
-    """The nodes whose memory the user sees: outputs, and what outputs are views of."""
+def behind_outputs(graph: Graph, sees: Callable[[Node], bool] = lambda node: False) -> set[Node]:
+    """The nodes whose memory the user sees, or an operator that ``sees`` it: outputs, what these operators are given,
+    and what any of that are views of."""
     found: set[Node] = set()
     for node in reversed(list(graph.nodes)):
-        if node.op == "output":
+        if node.op == "output" or sees(node):
             found.update(node.all_input_nodes)
         elif node in found and is_view(node):
             found.add(node.all_input_nodes[0])
