@@ -29,27 +29,30 @@ def in_this_call(values: Any, fake_mode: FakeTensorMode) -> Any:
     """The same arguments with the sizes that they have in this call: nothing is decided about others by looking at
     these.  None if only data can tell a size."""
     leaves, structure = pytree.tree_flatten(values)
-    made = [_fixed(leaf, fake_mode) for leaf in leaves]
-    return None if _UNKNOWN in made else pytree.tree_unflatten(made, structure)
+    try:
+        return pytree.tree_unflatten([_fixed(leaf, fake_mode) for leaf in leaves], structure)
+    except _OnlyDataTells:
+        return None
 
 
-class _Unknown:
-    """A size that only data can tell."""
-
-
-_UNKNOWN = _Unknown()
+class _OnlyDataTells(Exception):
+    """A size is not known in this call."""
 
 
 def _fixed(leaf: object, fake_mode: FakeTensorMode) -> object:
     if isinstance(leaf, SYM_TYPES):
-        return _UNKNOWN if (known := _now(leaf)) is None else known
+        return _known_now(leaf)
     if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided or has_known_layout(leaf):
         return leaf
-    sizes, strides = [*map(_now, leaf.shape)], [*map(_now, leaf.stride())]
-    if None in sizes or None in strides:
-        return _UNKNOWN
+    sizes, strides = [*map(_known_now, leaf.shape)], [*map(_known_now, leaf.stride())]
     with fake_mode:
         return torch.empty_strided(sizes, strides, dtype=leaf.dtype, device=leaf.device)
+
+
+def _known_now(number: object) -> int:
+    if (known := _now(number)) is None:
+        raise _OnlyDataTells
+    return int(known)
 
 
 def lies_in_order(tensor: torch.Tensor) -> bool:

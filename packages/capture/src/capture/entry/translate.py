@@ -537,7 +537,10 @@ class _Translator:
             for name, function in {**library_state(self.hooked), **self.machine.state_read}.items()
         ]
         guards += forward_mode.closed()
-        guards += shared_memory.relied_on(self.machine.graph, self.machine.inputs, self.location)
+        try:
+            guards += shared_memory.relied_on(self.machine.graph, self.machine.inputs, self.location)
+        except shared_memory.Overlapping as error:
+            self.machine.restart(written=self.machine.assumptions.written | error.sources)
         return guards + self.machine.graph.relations(self.location)
 
     def _unraised(self, stopped: Stopped) -> Callable[[], None]:

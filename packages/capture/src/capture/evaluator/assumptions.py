@@ -63,6 +63,8 @@ class Assumptions:
     """CPython makes the tensors that gradients of later code arrive at."""
     one_by_one: bool = False
     """Calls that seemed equal are not."""
+    written: frozenset[Source] = frozenset()
+    """Tensors that are written to, of which one came with windows that overlap: a backend takes open ones for apart."""
     stops: Mapping[int, Stopped] = field(default_factory=dict)
 
     @property
@@ -72,7 +74,7 @@ class Assumptions:
 
     def layout_of(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
         """The sizes and strides of a tensor that vary, by what is known of it and what the program says."""
-        if not may_be_dynamic(source) or has_windows(tensor):
+        if not may_be_dynamic(source) or (source in self.written and has_windows(tensor)):
             return CLOSED
         said_dynamic, said_static = marked(tensor)
         known = self.layouts.get(source, CLOSED)

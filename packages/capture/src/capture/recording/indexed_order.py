@@ -8,7 +8,7 @@ Must not know: recording.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 
@@ -103,10 +103,11 @@ def _is_outer(one: int, other: int, shape: Sequence[int], operands: Sequence[_St
     return None
 
 
-def _now(number: Any) -> int:
+def _now(number: int | torch.SymInt) -> int:
     """A size as it is in this call; what only data can tell counts as several."""
     return 2 if (known := _known(number)) is None else known
 
 
-def _known(number: Any) -> int | None:
-    return number.node.hint if isinstance(number, torch.SymInt) else number
+def _known(number: int | torch.SymInt) -> int | None:
+    hint: int | None = number.node.hint if isinstance(number, torch.SymInt) else number
+    return hint

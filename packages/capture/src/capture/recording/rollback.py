@@ -5,8 +5,8 @@ If that may have an ``is_final``, a function of an error that says of it that so
 Any other may run the graph as it is written, operator by operator.  Inputs that are written before the last operator
 that may raise, or of which that is not certain, are then copied ahead of each call; of the others, which are those that
 optimizers and counters write at the end, a count of changes tells whether they were written.  What was made in
-inference mode counts none, and is copied.  Leaves that the graph detaches, or tells to want gradients, are told the
-contrary.
+inference mode counts none: beside it all of them are copied.  Leaves that the graph detaches, or tells to want
+gradients, are told the contrary.
 Must not know how a frame starts over.
 """
 
@@ -51,9 +51,10 @@ class Undoing:
         return self.copied, self.watched, self.switched
 
     def __call__(self, *args: object) -> object:
-        uncounted = [place for place in self.watched if _counts_no_changes(args[place])]
-        watched = [args[place] for place in self.watched if place not in uncounted]
-        kept = [_Kept(args[place]) for place in (*self.copied, *uncounted)]
+        # To write to what was made in inference mode may be refused, at the end as well.
+        count = not any(_counts_no_changes(args[place]) for place in self.watched)
+        watched = [args[place] for place in self.watched] if count else []
+        kept = [_Kept(args[place]) for place in (self.copied if count else (*self.copied, *self.watched))]
         before = [version_of(tensor) for tensor in watched]
         wanted = [_Wanted(args[place]) for place in self.switched]
         try:

@@ -15,10 +15,19 @@ import torch
 
 from capture.errors import Location, SkipFrame
 from capture.guards.guard import Guard
-from capture.guards.layouts import is_without_windows, may_get_windows
+from capture.guards.layouts import has_windows, is_without_windows, may_get_windows
 from capture.guards.sources import Inputs, MadeSource, Source
 from capture.reasons import Kind, Reason
 from capture.recording.graph import GraphRecorder, memory_of
+
+
+class Overlapping(Exception):
+    """Tensors with open layouts are written to, and have windows that overlap; ``sources`` are where they are."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = frozenset(sources)
+        super().__init__()
+
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -43,6 +52,8 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
         for source, tensor in zip(given, tensors, strict=True)
         if source in written and _may_get_windows(graph, tensors_of[source], tensor)
     ]
+    if overlapping := [guard.source for guard in apart if guard.source and has_windows(guard.source.read(inputs))]:
+        raise Overlapping(overlapping)
     if len(given) < 2:
         return apart
     shared = sharing(tensors)

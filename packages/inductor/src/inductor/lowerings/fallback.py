@@ -51,7 +51,7 @@ def call_operator(ctx: Context, node: Node, args: object, kwargs: object, reason
     return _emit(ctx, target, args, kwargs, node.meta.get("val"), None if target in LIBRARY else reason)
 
 
-def _as_traced(ctx: Context, operands: Any, nodes: Any) -> Any:
+def _as_traced(ctx: Context, operands: tuple[object, object], nodes: object) -> Any:
     """The operands, of which those that lie otherwise than eager's are brought into memory that lies so: kernels of
     torch's may need that, draw numbers in that order, and lay their results out by it."""
     leaves, structure = pytree.tree_flatten(operands)
