@@ -128,3 +128,10 @@ def test_a_deque_is_no_list_of_sizes():
     for run in (function, captured(function)):
         with pytest.raises(TypeError, match="invalid combination of arguments"):
             run(torch.ones(2), collections.deque([1, 2]))
+
+
+@pytest.mark.parametrize("kind", ["own list", "list", "tuple", "text"])
+@pytest.mark.parametrize("number", ["enum", "own int"])
+def test_a_sequence_is_no_operand_of_a_product_in_place_with_a_class_of_python(number, kind):
+    everything = {**kinds.OBJECTS, **kinds.PLAIN}
+    compare("a *= b; r = a", everything[number], everything[kind])

@@ -7,6 +7,7 @@ order of the questions.
 
 from __future__ import annotations
 
+import collections
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
@@ -227,8 +228,22 @@ def _combining(function: Any, left: Value, right: Value) -> list[_Attempt]:
         attempts = [reflected, direct]
     else:
         attempts = [direct, reflected]
+    if function is operator.imul and _repeats_nothing(cls, other):
+        attempts.remove(reflected)
     # ``__iadd__`` first, then as ``__add__``.
     return [(left, f"__{function.__name__}__", right), *attempts] if function.__name__ in _IN_PLACE else attempts
+
+
+def _repeats_nothing(cls: type, other: type) -> bool:
+    """True if a sequence is the second operand of ``*=`` and the first one of a class that is made at run time.
+
+    CPython takes any such class for that of a sequence, which is not repeated by a sequence.
+    """
+    repeat = lookup(other, "__rmul__")[1]
+    return bool(cls.__flags__ & _MADE_AT_RUN_TIME) and getattr(repeat, "__objclass__", None) in _SEQUENCES
+
+
+_SEQUENCES = frozenset({list, tuple, str, bytes, bytearray, collections.deque})
 
 
 def _not_implemented(value: Value) -> bool:
