@@ -4,13 +4,17 @@ All operators of ``op_db`` that take one tensor, or two, and nothing else, and t
 same while it runs.
 """
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch.nn import functional as F
 from torch.testing._internal.common_methods_invocations import op_db
 
 import compile_api
+from aotgrad.recording import indexed_order as aotgrad_order
 from aotgrad.recording import memory_order
+from capture.recording import indexed_order as capture_order
 from capture.recording import result_layouts
 
 IMAGES = torch.rand(2, 4, 4, 6) + 0.1
@@ -184,6 +188,11 @@ def test_both_packages_correct_torchs_fakes_of_the_same_operators():
     ours, theirs = ({str(operator) for operator in table} for table in tables)
     assert len(ours & theirs) > 30
     assert ours ^ theirs == IN_ONE_TABLE.keys(), "add it to the other table too, or say here why not"
+
+
+def test_both_packages_order_what_is_picked_by_the_same_text():
+    mine, theirs = (Path(module.__file__).read_text() for module in (capture_order, aotgrad_order))
+    assert mine == theirs, "what one learns about the kernel the other must know"
 
 
 CHOSEN_BY_THE_LIBRARY = {

@@ -48,6 +48,25 @@ def differences(operator, backend):
                 yield operator.full_name, kind, found, expected
 
 
+REFUSED = {
+    "max_pool1d": (lambda x: torch.nn.functional.max_pool1d(x, 2), torch.int64),
+    "cumsum_": (lambda x: x.clone().cumsum_(0), torch.bool),
+    "cumprod_": (lambda x: x.clone().cumprod_(1), torch.bool),
+    "hardshrink": (torch.nn.functional.hardshrink, torch.int64),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_type_is_refused_where_sizes_vary(name, backend):
+    function, dtype = REFUSED[name]
+    compiled = compile_api.compile(lambda x: function(x), backend=backend)
+    for size in (4, 6):
+        compiled(torch.ones(1, size, size))
+    with pytest.raises(NotImplementedError, match="not implemented for"):
+        compiled(torch.ones(1, 5, 5, dtype=dtype))
+
+
 @pytest.mark.without_graphs("an operator may refuse every type", cases="some")
 @pytest.mark.filterwarnings("ignore")  # of what is in beta, sparse, deprecated
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -39,6 +39,7 @@ _DIVIDE_IN_PLACE = {
 """Functions made of operators that write, unseen by others: the noise has the dtype of its operand."""
 _PROMOTES_IN_PLACE = {"cumsum_", "cumprod_"}
 """Functions of which the form that does not write gives another dtype, where they refuse to."""
+_MAY_NOT_FIT = _DIVIDE_IN_PLACE | _PROMOTES_IN_PLACE
 _LONGEST_ASKED = 8
 _LARGEST_ASKED = 1 << 20
 """The most elements that the result of a trial call may have."""
@@ -68,7 +69,7 @@ def refuse_misfits(
         if draws_by_name(name):  # by the type, and nobody may draw to ask
             raise FailsOnFakes(f"{name} draws into `out` of another type", "give it one of its own type")
         _ask(func, name, shaped, named)
-    elif in_place or fills or name in _DIVIDE_IN_PLACE | _PROMOTES_IN_PLACE:
+    elif in_place or fills or name in _MAY_NOT_FIT:
         leaves = pytree.tree_leaves((shaped, dict(named)))
         if (fills and _is_too_large(leaves)) or (not fills and _may_not_fit(leaves)):
             _ask(func, name, shaped, named)

@@ -35,7 +35,7 @@ def modes_at(nodes: Sequence[fx.Node]) -> list[Modes]:
     Autograd does not follow within inference mode, whose end puts back what was in force before.
     """
     here = Modes(torch.is_grad_enabled())
-    found, before = [here], dict[fx.Node, bool]()
+    found, before = [here], dict[object, bool]()
     for node in nodes:
         target: Any = node.target
         if target in _ENTERS:
@@ -43,9 +43,8 @@ def modes_at(nodes: Sequence[fx.Node]) -> list[Modes]:
             is_inference = target is _inference._enter_inference_mode
             here = Modes(not node.args[0] if is_inference else here.grad, (*here.entered, node))
         elif target in _LEAVES:
-            *outer, entered = here.entered
             is_inference = target is _inference._exit_inference_mode
-            here = Modes(before[entered] if is_inference else here.grad, tuple(outer))
+            here = Modes(before[node.args[0]] if is_inference else here.grad, here.entered[:-1])
         elif sets_grad(node):
             here = Modes(bool(node.args[0]), here.entered)
         found.append(here)

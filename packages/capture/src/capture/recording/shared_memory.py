@@ -47,13 +47,14 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
         return []
     given = list(tensors_of)
     tensors = [source.read(inputs) for source in given]
+    pairs = zip(given, tensors, strict=True)
+    open_ones = {s: tensor for s, tensor in pairs if s in written and _may_get_windows(graph, tensors_of[s], tensor)}
+    if overlapping := [source for source, tensor in open_ones.items() if has_windows(tensor)]:
+        raise Overlapping(overlapping)
     apart = [
         Guard(source, "python", (is_without_windows,), location, f"no two elements of {source.expression()} are one")
-        for source, tensor in zip(given, tensors, strict=True)
-        if source in written and _may_get_windows(graph, tensors_of[source], tensor)
+        for source in open_ones
     ]
-    if overlapping := [guard.source for guard in apart if guard.source and has_windows(guard.source.read(inputs))]:
-        raise Overlapping(overlapping)
     if len(given) < 2:
         return apart
     shared = sharing(tensors)

@@ -30,12 +30,10 @@ _OF_ANY_LAYOUT = frozenset((
     aten.linear.default,
 ))  # fmt: skip
 """Operators that give the same, and lay it out the same, however their operands lie."""
-LIBRARY.update((
-    aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default, aten.addmv.default, aten.mv.default,
-    aten.dot.default, aten.convolution.default, aten.convolution_backward.default, aten._int_mm.default,
+LIBRARY.update(_OF_ANY_LAYOUT, (
     aten._scaled_dot_product_flash_attention_for_cpu.default, aten._scaled_dot_product_flash_attention.default,
     aten._scaled_dot_product_efficient_attention.default, aten._scaled_dot_product_cudnn_attention.default,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward.default, aten.linear.default,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
     aten._scaled_dot_product_flash_attention_backward.default,
     aten._scaled_dot_product_efficient_attention_backward.default,
     aten._scaled_dot_product_cudnn_attention_backward.default,
