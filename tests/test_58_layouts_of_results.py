@@ -40,7 +40,6 @@ OPERATORS = {
     "sum": lambda x: x.sum(2),
     "ldexp": lambda x: torch.ldexp(x[:, :1].int(), x.int()),
     "max_pool3d": lambda x: F.max_pool3d(x.permute(1, 2, 3, 0).contiguous().permute(3, 0, 1, 2), (1, 2, 2)),
-    "grid_sample": lambda x: F.grid_sample(x, torch.zeros(2, 6, 7, 2), align_corners=False),
 }
 
 
@@ -187,3 +186,15 @@ def test_a_group_norm_alone_lies_as_it_is_told(layout, backend):
     x = {**LAYOUTS, **OF_OTHER_DIMENSIONS}[layout]
     found, told = compile_api.compile(program, backend=backend, fullgraph=True)(x)
     assert found.stride() == told == program(x)[1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_program_is_told_how_grid_samples_lie(backend):
+    def program(x, grid):
+        sampled = torch.grid_sampler_2d(x, grid, 0, 0, False)
+        return sampled * 2, sampled.stride()
+
+    x = torch.randn(2, 5, 3, 4)[..., ::2].transpose(0, 3)
+    grid = torch.rand(2, 13, 10, 4)[..., ::2].transpose(0, 3)
+    found, expected = (function(x, grid) for function in (compile_api.compile(program, backend=backend), program))
+    assert (found[0].stride(), found[1]) == (expected[0].stride(), expected[1])
