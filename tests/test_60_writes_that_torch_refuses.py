@@ -103,3 +103,22 @@ def test_what_the_function_made_in_inference_mode_is_refused_behind_all_effects(
         with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
             run(x, w, seen)
         assert (x.tolist(), seen) == ([2, 2], [1])
+
+
+@pytest.mark.parametrize("operator", [torch.matmul, torch.mm, torch.add, torch.linalg.multi_dot])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_effects_come_before_the_refusal_of_a_value_with_a_history_for_out(operator, backend):
+    def program(x, other, out, items):
+        x.mul_(2)
+        items.append(1)
+        operator(*([[x, other]] if operator is torch.linalg.multi_dot else [x, other]), out=out)
+        items.append(2)
+
+    f, items = compile_api.compile(program, backend=backend), []
+    f(torch.ones(3, 3), torch.ones(3, 3), torch.empty(3, 3), items)
+    for _ in range(2):
+        x = torch.ones(3, 3, requires_grad=True) * 1
+        with pytest.raises(RuntimeError, match="support automatic differentiation"):
+            f(x, torch.ones(3, 3), torch.empty(3, 3), items)
+        assert x.eq(2).all()
+    assert items == [1, 2, 1, 1]

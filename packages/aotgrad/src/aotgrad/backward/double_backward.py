@@ -72,6 +72,13 @@ def inputs_read(joint: JointGraph) -> tuple[int, ...]:
     )
 
 
+def inputs_differentiated(joint: JointGraph) -> frozenset[int]:
+    """The forward inputs that derivatives of the gradients go on to: not those that a mask is made of."""
+    read = _differentiated(joint.graph, _gradients(joint, _roles(joint)))
+    placeholders = joint.graph.find_nodes(op="placeholder")
+    return frozenset(index for index, node in enumerate(placeholders) if node in read)
+
+
 def _needed_again(joint: JointGraph) -> set[fx.Node]:
     read = needed(_gradients(joint, _roles(joint)))
     for node in reversed(joint.graph.nodes):
@@ -418,14 +425,17 @@ def _goes_on_to(node: fx.Node) -> Sequence[fx.Node]:
 
 def _passed(graph: fx.Graph, gradients: Sequence[fx.Node]) -> set[fx.Node]:
     """The values that derivatives of the gradients go through with the history of their operators."""
+    return {node for node in _differentiated(graph, gradients) if HISTORY not in node.meta}
+
+
+def _differentiated(graph: fx.Graph, gradients: Sequence[fx.Node]) -> set[fx.Node]:
+    """The values that derivatives of the gradients go through."""
     followed, found = _followed(graph), set[fx.Node]()
-    pending, seen = list(gradients), set[fx.Node]()
+    pending = list(gradients)
     while pending:
         node = pending.pop()
-        if node in followed and node not in seen:
-            seen.add(node)
-            if HISTORY not in node.meta:
-                found.add(node)
+        if node in followed and node not in found:
+            found.add(node)
             pending.extend(_goes_on_to(node))
     return found
 

@@ -18,7 +18,7 @@ from aotgrad.autograd_graph.result_levels import Stage
 from aotgrad.autograd_graph.saved_inputs import Noted, grouped
 from aotgrad.autograd_graph.saved_tensors import Behind
 from aotgrad.backward.absent_tangents import has_known_sizes, without_tangents
-from aotgrad.backward.double_backward import ResultsRead, always_kept, inputs_read, results_read
+from aotgrad.backward.double_backward import ResultsRead, always_kept, inputs_differentiated, inputs_read, results_read
 from aotgrad.eager import Boxed
 from aotgrad.partitioning.partition import Half, Pair
 from aotgrad.roles import Gradient, Primal, Result, Saved, SavedSize, Tangent, UpdatedInput
@@ -195,19 +195,15 @@ def _saved_views(pair: Pair) -> tuple[bool, ...]:
 def unconnected(joint: JointGraph) -> frozenset[int]:
     """Inputs that autograd cannot come to from any result, though they require grad.
 
-    Where no input has a gradient all stay, because results that autograd follows must hang on something.
+    Results that autograd follows must hang on something: where it is nothing that is known, all stay.
     """
     gradients = {role.input for role in joint.outputs if isinstance(role, Gradient) and not role.passed}
-    if not gradients:
-        return frozenset()
-    read = {*gradients, *inputs_read(joint)}
+    needed = gradients | inputs_differentiated(joint)
     roles = (node.meta["role"] for node in joint.graph.find_nodes(op="placeholder"))
-    given = [role for role in roles if not isinstance(role, Tangent)]
-    return frozenset(
-        index
-        for index, role in enumerate(given)
-        if index not in read and isinstance(role, Primal) and role.requires_grad and not role.reached
-    )
+    given = enumerate(role for role in roles if not isinstance(role, Tangent))
+    followed = {index: role for index, role in given if isinstance(role, Primal) and role.requires_grad}
+    apart = frozenset(index for index, role in followed.items() if index not in needed and not role.reached)
+    return frozenset() if len(apart) == len(followed) else apart
 
 
 def gradients_of(half: Half) -> tuple[Gradient, ...]:

@@ -79,7 +79,7 @@ def record_operation(
     # Marks from before the run: what the fakes took for granted of sizes, or fixed, is known by what came since.
     assumed = ctx.graph.assumptions()
     fixed = ctx.fixed_sizes()
-    operation = _Checked(ctx, name, kwargs, (fakes, fake_options))
+    operation = _Checked(ctx, name, fakes, fake_options)
     try:
         result = _run(ctx, name, target, method, fakes, fake_options)
     finally:
@@ -124,11 +124,12 @@ class _Checked:
     the tensor sees it; so is what eager may refuse.  The fakes have changed by then, so that evaluation restarts.
     """
 
-    def __init__(self, ctx: Recording, name: str, options: Mapping[str, Value], operands: object) -> None:
+    def __init__(self, ctx: Recording, name: str, fakes: object, fake_options: Mapping[str, object]) -> None:
         self.ctx = ctx
         self.name = name
-        self.with_shape = "out" in options or name in ("resize_", "resize_as_", "set_")
-        self.tensors = [tensor for tensor in tensors_in(operands) if tensor.layout is torch.strided]
+        self.into = list(tensors_in(fake_options.get("out", ())))
+        self.with_shape = "out" in fake_options or name in ("resize_", "resize_as_", "set_")
+        self.tensors = [tensor for tensor in tensors_in((fakes, fake_options)) if tensor.layout is torch.strided]
         self.before = self._extents()
         self.doubts = ctx.graph.mode.journal.doubts
         self._raisers = ctx.graph.mode.journal.raisers
@@ -168,7 +169,9 @@ class _Checked:
         if self.before != self._extents():
             ctx.graph.spoilt += 1
             ctx.stop(Kind.RESIZED_TENSOR, f"`{self.name}` gives a tensor another size, layout or other memory", hint)
-        if ctx.graph.mode.journal.doubts > self.doubts:
+        # Kernels refuse to write a value with a history by ``out=``; torch's rules in Python, where sizes vary, copy.
+        refused = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in self.into)
+        if refused or ctx.graph.mode.journal.doubts > self.doubts:
             ctx.graph.spoilt += 1
             ctx.stop(Kind.ERROR_IN_AN_OPERATION, f"eager may refuse `{self.name}` with these operands", hint)
 
