@@ -150,6 +150,12 @@ def _made_in_inference_mode(case: Case) -> bool:
     return bool(refused) and case.again(case.text.replace("torch.inference_mode(", "torch.no_grad(")) is None
 
 
+def _memory_of_what_was_handed(case: Case) -> bool:
+    """True if eager's gradient is in the memory of the tensor that the program hands to `backward`."""
+    apart = re.sub(r"gradient=([^()]+)\)", r"gradient=\1.clone())", case.text)
+    return apart != case.text and case.again(apart) is None
+
+
 def _after_an_error(case: Case) -> bool:
     """True if both raise the same, and gradients alone differ: each is what it was, or what it is where nothing
     raises."""
@@ -241,6 +247,7 @@ DOCUMENTED: dict[str, Callable[[Case], bool]] = {
     "weights or inputs that are written through `.data` between a compiled forward and its backward": _through_data,
     "a parameter that gets another shape while a graph from before is alive": _reshaped,
     "how a gradient lies in memory where the one that arrives has another layout": _layout,
+    "a gradient has memory of its own": _memory_of_what_was_handed,
     "a hook on one of several results may be called with None": _hook_without_a_gradient,
     "what was made in inference mode and is detached outside of it may be written to in eager; where it leaves a graph "
     "it may not": _made_in_inference_mode,

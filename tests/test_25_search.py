@@ -292,6 +292,11 @@ TOLD = {
         "return 0, Pair.apply(w, w.t())[1]",
         "s.out = torch.autograd.grad(r[1].sum(), s.w)",
     ),
+    "has memory of its own": (
+        "[2.0]",
+        "w.view(-1).backward(gradient=w); return w.detach() + 1",
+        "s.w.grad.mul_(2)",
+    ),
     "may be called with None": (
         "2.0",
         "c = torch.fmod(w, 1); b = w * 2; c.register_hook(lambda g: g * 2); return torch.autograd.grad(b, w)",
