@@ -297,3 +297,15 @@ def test_numbers_that_mean_something_else_to_an_operator(name):
         else:
             assert ours is eager, number
     assert len(compile_api.report(compiled).captured) >= 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("function", [operator.floordiv, operator.mod, operator.truediv, lambda a, b: divmod(a, b)[1]])
+def test_numbers_are_divided_by_others_in_the_graph(function, backend, recwarn):
+    f = compile_api.compile(lambda x, a, b: x * function(a, b), backend=backend)
+    x = torch.ones(3)
+    for a, b in [(7, 2), (9, 4), (11, 3), (8, 5), (0, 7)]:
+        assert f(x, a, b).equal(x * function(a, b))
+    with pytest.raises(ZeroDivisionError):
+        f(x, 8, 0)
+    assert not recwarn.list

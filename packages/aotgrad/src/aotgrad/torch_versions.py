@@ -175,6 +175,12 @@ INSIDES = Insides(
             "torch._C._dispatch_tls_is_dispatch_key_excluded", "which says whether it is off", _NOTHING, essential=True
         ),
         Inside("torch._C._dispatch_tls_set_dispatch_key_excluded", "which switches it", _NOTHING, essential=True),
+        Inside(
+            "torch._C._dispatch_tls_set_dispatch_key_included",
+            "which has operators taken apart in inference mode",
+            _NOTHING,
+            essential=True,
+        ),
         # -- differentiating
         Inside("torch._decomp.decomposition_table", "in which torch says what its operators are made of", _AGAIN),
         Inside("torch._decomp.get_decompositions", "which selects some of these", "operators are not decomposed"),

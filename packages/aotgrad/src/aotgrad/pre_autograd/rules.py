@@ -96,7 +96,8 @@ class EarlyRules(TorchFunctionMode):
         # They compute and change nothing, and tracing asks them for every input and result.
         if func in QUESTIONS:
             return func(*args, **(kwargs or {}))  # type: ignore[operator]
-        result = self._run(_torchs_own(func), args, dict(kwargs or {}))
+        with functional.taken_apart() if torch.is_inference_mode_enabled() else nullcontext():
+            result = self._run(_torchs_own(func), args, dict(kwargs or {}))
         if func != _FORGETS_HOOKS:
             self._watched.look()
         return result

@@ -19,6 +19,7 @@ from aotgrad.torch_versions import (
     disable_functionalization,
     dispatch_tls_is_dispatch_key_excluded,
     dispatch_tls_set_dispatch_key_excluded,
+    dispatch_tls_set_dispatch_key_included,
     enable_functionalization,
     from_functional_tensor,
     functionalize_are_all_mutations_hidden_from_autograd,
@@ -67,6 +68,26 @@ def hidden() -> Iterator[None]:
         yield
     finally:
         dispatch_tls_set_dispatch_key_excluded(key, excluded)
+
+
+@contextmanager
+def taken_apart() -> Iterator[None]:
+    """Has operators that are made of others run as those, in inference mode.
+
+    Autograd takes them apart, which inference mode leaves out: functionalization met them whole then, and took what
+    they give for new memory where it is a view (`einsum`, `atleast_2d`, dropout that drops nothing).
+    """
+    key = DispatchKey.AutogradFunctionality
+    if not dispatch_tls_is_dispatch_key_excluded(key):  # no inference mode, or it is done already
+        yield
+        return
+    dispatch_tls_set_dispatch_key_excluded(key, False)
+    dispatch_tls_set_dispatch_key_included(key, True)
+    try:
+        yield
+    finally:
+        dispatch_tls_set_dispatch_key_included(key, False)
+        dispatch_tls_set_dispatch_key_excluded(key, True)
 
 
 def call(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:

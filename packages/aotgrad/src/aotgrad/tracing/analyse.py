@@ -243,7 +243,7 @@ def _as_autograd_knows(base: torch.Tensor, view: torch.Tensor, steps: Sequence[o
     if not functional.counts_with(base, view):
         steps = [Data(), *steps]
     if view.is_inference():
-        return steps or [_ALIAS]
+        return [*(steps or [_ALIAS]), Unfollowed(inference=True)]
     if base_of(view) is None:
         return steps if steps and steps[-1] in (_DETACH, Data()) else [*steps, Detach()]
     if base.requires_grad and not _is_followed(view) and isinstance(next(iter(steps), None), Restride):

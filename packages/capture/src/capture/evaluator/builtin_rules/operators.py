@@ -8,6 +8,7 @@ order of the questions.
 from __future__ import annotations
 
 import collections
+import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
@@ -20,6 +21,7 @@ from capture.evaluator.builtin_rules.formulas import compared, computed, is_of_f
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
+from capture.recording.operations import undecided
 from capture.signals import let_through
 from capture.values.base import Tracer, Value, derives, type_name
 from capture.values.constant import NOT_IMPLEMENTED, ConstantValue, boolean
@@ -136,7 +138,14 @@ def _symbolic(ctx: World, function: Any, args: Sequence[Value]) -> Value | None:
     if function in (operator.rshift, operator.lshift) and not _is_small(args[1]):
         # Torch's symbols take a power of two beyond 64 bits for infinity, and the quotient by it for a float.
         return fold(ctx, function, [_specialized(arg) for arg in args], {})
+    if function in _DIVISIONS and isinstance(args[1], SymbolicNumber):
+        # Relied on from here: by what may be 0 nothing behind Python can divide.
+        with contextlib.suppress(*undecided()):
+            _ = bool(args[1].example > 0)
     return ctx.record(function, args, {})
+
+
+_DIVISIONS = frozenset({operator.floordiv, operator.mod, operator.truediv})
 
 
 def _is_small(amount: Value) -> bool:
