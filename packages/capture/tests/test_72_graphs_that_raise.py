@@ -159,6 +159,31 @@ def test_under_strict_it_is_an_error():
         function(torch.zeros(1))
 
 
+def test_an_interrupted_graph_leaves_all_as_it_was():
+    """A layer that counted the call, in a program that did not, is none of the program's states."""
+    norm, weight, log, interrupts = torch.nn.BatchNorm1d(4), torch.eye(4), [], [KeyboardInterrupt()]
+
+    def interrupted(module, examples):
+        def call(*args):
+            result = module(*args)
+            if interrupts:
+                raise interrupts.pop()
+            return result
+
+        return call
+
+    def step(x):
+        log.append(1)
+        return (norm(x) @ weight).tanh()
+
+    compiled = capture.optimize(interrupted)(step)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(torch.randn(8, 4))
+    assert (len(log), norm.num_batches_tracked, norm.running_mean.any()) == (0, 0, False)
+    compiled(torch.randn(8, 4))
+    assert (len(log), norm.num_batches_tracked) == (1, 1)
+
+
 def test_an_interrupt_is_not_answered_by_more_work():
     def interrupted(module, examples):
         def call(*args):

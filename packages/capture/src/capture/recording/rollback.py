@@ -59,7 +59,7 @@ class Undoing:
         wanted = [_Wanted(args[place]) for place in self.switched]
         try:
             return self.compiled(*args)
-        except Exception as error:  # from whatever operator of the graph
+        except BaseException as error:  # of whatever operator of the graph; Ctrl-C comes between two of them
             written = before != [version_of(tensor) for tensor in watched]
             if written or any(each.is_lost() for each in wanted):
                 self._final[id(error)] = error
