@@ -1,6 +1,7 @@
 """Locks in captured code: one graph, held when and as long as the program says so or longer, never left behind."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -301,3 +302,47 @@ def test_a_lock_whose_release_fails(check, x):
         return b
 
     check(release, x, breaks=1)
+
+
+SETTINGS = SimpleNamespace(rate=1.0, decay=1.0, count=3)
+
+
+def changing(module, examples):
+    """A backend whose graph is given everything first, and then another thread, or a handler, changes it all."""
+
+    def call(*args):
+        SETTINGS.held = GUARD.locked()
+        result = module(*args)
+        SETTINGS.rate, SETTINGS.decay, SETTINGS.count = SETTINGS.rate + 1, SETTINGS.decay + 1, SETTINGS.count + 2
+        return result
+
+    return call
+
+
+GUARD = threading.Lock()
+
+
+def test_a_number_that_was_read_once_is_one_number():
+    def play(x):
+        rate, count = SETTINGS.rate, SETTINGS.count
+        return x * rate + count, rate, count
+
+    captured = capture.optimize(changing)(play)
+    for call in range(5):
+        result, rate, count = captured(torch.ones(2))
+        assert call < 2 or result.eq(rate + count).all()  # before, they are constants of the graph
+
+
+@pytest.mark.parametrize("names", [("rate", "decay"), ("count", "count")])
+def test_numbers_that_are_read_under_a_lock_are_given_to_the_graph_under_it(names):
+    def play(x):
+        with GUARD:
+            first, second = getattr(SETTINGS, names[0]), getattr(SETTINGS, names[1])
+        return x * first, x * second
+
+    captured = capture.optimize(changing)(play)
+    for call in range(5):
+        first, second = captured(torch.ones(2))
+        assert first.equal(second)
+        assert call < 2 or SETTINGS.held  # before, they are guarded, which is asked again under the lock
+    assert not GUARD.locked()

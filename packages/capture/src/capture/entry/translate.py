@@ -284,6 +284,7 @@ class _Translator:
         self._captured = time.perf_counter()
         compiled = self.called = self._all_or_nothing(self._compile(module, examples), sources)
         self._compiled = time.perf_counter()
+        self.writer.read_once(machine.graph.numbers())
         self.writer.share(sources)
         with self._started_over_if_it_raises(compiled):
             # With capture off: what a backend's callable runs is none of the program's frames.
@@ -313,6 +314,8 @@ class _Translator:
     def _holds_over_graph(self, locks: Locks) -> bool:
         """True if the locks are taken before the graph, which cannot simply be called again behind them."""
         graph = self.machine.graph
+        if locks.read.intersection(graph.numbers()):
+            return True
         return locks.over_graph(len(graph.nodes)) or graph.changes_an_input() or bool(graph.mode.drawn_on)
 
     def _all_or_nothing(self, compiled: Callable[..., object], sources: Sequence[Source]) -> Callable[..., object]:

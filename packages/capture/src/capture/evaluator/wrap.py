@@ -93,6 +93,7 @@ def _by_ancestry(obj: object) -> Rule:
 def wrap_float(ctx: World, obj: float, source: Source) -> Value:
     if not ctx.is_dynamic_float(source):
         return wrap_constant(ctx, obj, source)
+    ctx.effects.locks.note_read(source)
     ctx.guard(source, "type", float)
     return ScalarValue(float, source=source, now=obj)
 
@@ -114,6 +115,7 @@ def wrap_plain_data(ctx: World, obj: object, source: Source) -> Value:
 def wrap_int(ctx: World, obj: int, source: Source) -> Value:
     dynamic = ctx.is_dynamic(source)
     if dynamic and source not in ctx.graph.inputs and ctx.effects.locks.is_holding():
+        ctx.effects.locks.note_read(source)
         # Python's own number: as a symbol it would be read before the graph, and the lock be held as long.
         ctx.guard(source, "type", int)
         return ScalarValue(int, source=source, now=obj)

@@ -24,7 +24,7 @@ from torch import fx
 from capture.errors import InternalError, Location
 from capture.guards.guard import Guard
 from capture.guards.layouts import OpenLayout, Relied
-from capture.guards.sources import Inputs, Source
+from capture.guards.sources import Inputs, MadeSource, Source
 from capture.operators.transforms import transformed
 from capture.recording.fakes import Arrived, Fakes, has_gradients_of_its_base
 from capture.recording.journal import Noting
@@ -138,6 +138,12 @@ class GraphRecorder:
             self.inputs_over.setdefault(memory_of(example), []).append(example)
         self.inputs[source] = self._last_input = node
         return node
+
+    def numbers(self) -> list[Source]:
+        """Where the numbers are found that the graph is given, as they are or in tensors."""
+        made = [source.parent for source in self.inputs if isinstance(source, MadeSource)]
+        plain = [source for source, node in self.inputs.items() if not isinstance(node.meta["val"], torch.Tensor)]
+        return made + plain
 
     def example(self, source: Source) -> object:
         """The fake for an input, as it comes with the call."""

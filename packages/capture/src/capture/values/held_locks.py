@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from capture.guards.sources import Source
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.lock import RLOCK
@@ -42,6 +43,13 @@ class Locks:
         self._holds: dict[Value, Hold] = {}
         self._nodes = 0
         self._over_graph = False
+        self.read: set[Source] = set()
+        """Where numbers were read while a lock was held that was taken here."""
+
+    def note_read(self, source: Source) -> None:
+        """Notes that a number is read: if the graph is given it, the lock has to be held by then."""
+        if self.is_holding():
+            self.read.add(source)
 
     def holds(self) -> list[Hold]:
         return list(self._holds.values())

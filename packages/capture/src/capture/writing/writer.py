@@ -86,6 +86,9 @@ class Writer:
         # Beginnings of paths that were read into a local; ``_uses`` counts how many paths go on from each.
         self._paths: dict[Source, str] = {}
         self._uses: collections.Counter[Source] = collections.Counter()
+        # Numbers that are read once, and the locals that hold those that were.
+        self._once: frozenset[Source] = frozenset()
+        self._numbers: dict[Source, str] = {}
         # Locals that were unbound.
         self._gone: set[str] = set()
         self._count = 0
@@ -197,6 +200,11 @@ class Writer:
                     if step.base is not None:
                         self._uses[step.base] += 1
 
+    def read_once(self, numbers: Iterable[Source]) -> None:
+        """Announces numbers that the program reads once: whoever reads one later has the same, whatever another thread
+        or the handler of a signal has put there."""
+        self._once = frozenset(numbers)
+
     def forget_paths(self) -> None:
         """Forgets what was read: paths may lead elsewhere from here on."""
         self._paths.clear()
@@ -210,12 +218,13 @@ class Writer:
         """Reads a source from its path, whatever was read there before."""
         paths, self._paths = self._paths, {}
         uses, self._uses = self._uses, collections.Counter()
+        numbers, self._numbers = self._numbers, {}
         self.load_source(source)
-        self._paths, self._uses = paths, uses
+        self._paths, self._uses, self._numbers = paths, uses, numbers
 
     def load_source(self, source: Source) -> None:
         """Pushes what is on the path, read once where several paths share it."""
-        name = self._paths.get(source)
+        name = self._paths.get(source) or self._numbers.get(source)
         if name is not None:
             self.emit.load_fast(name)
             return
@@ -225,6 +234,10 @@ class Writer:
         # Read by more than one: kept, for the next.
         if isinstance(source, Derived) and self._uses[source] > 1:
             name = self._paths[source] = self.fresh("path")
+            self.emit.copy()
+            self.emit.store_fast(name)
+        if source in self._once:
+            name = self._numbers[source] = self.fresh("number")
             self.emit.copy()
             self.emit.store_fast(name)
 
