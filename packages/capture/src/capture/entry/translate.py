@@ -284,13 +284,13 @@ class _Translator:
         self._captured = time.perf_counter()
         compiled = self.called = self._all_or_nothing(self._compile(module, examples), sources)
         self._compiled = time.perf_counter()
-        self.writer.read_once(machine.graph.numbers())
         self.writer.share(sources)
         with self._started_over_if_it_raises(compiled):
             # With capture off: what a backend's callable runs is none of the program's frames.
             self.emit.load_callable(Outside(RunTwice(compiled, sources) if self.hooked else compiled))
-            for source in sources:
-                self.writer.load_source(source)
+            with self.writer.reading_once(machine.graph.numbers()):
+                for source in sources:
+                    self.writer.load_source(source)
             self.emit.call(len(sources))
         self._keep_results(results, spent, len(unread))
         for value, truth in machine.checks:

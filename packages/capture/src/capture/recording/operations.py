@@ -127,7 +127,7 @@ class _Checked:
     def __init__(self, ctx: Recording, name: str, fakes: object, fake_options: Mapping[str, object]) -> None:
         self.ctx = ctx
         self.name = name
-        self.into = list(tensors_in(fake_options.get("out", ())))
+        self.into = tensors_in([fake_options.get("out")])
         self.with_shape = "out" in fake_options or name in ("resize_", "resize_as_", "set_")
         self.tensors = [tensor for tensor in tensors_in((fakes, fake_options)) if tensor.layout is torch.strided]
         self.before = self._extents()

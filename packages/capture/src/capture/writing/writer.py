@@ -8,7 +8,8 @@ object stays one.  Which values are wanted, and when, is decided by ``translate`
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
@@ -200,10 +201,15 @@ class Writer:
                     if step.base is not None:
                         self._uses[step.base] += 1
 
-    def read_once(self, numbers: Iterable[Source]) -> None:
-        """Announces numbers that the program reads once: whoever reads one later has the same, whatever another thread
-        or the handler of a signal has put there."""
+    @contextmanager
+    def reading_once(self, numbers: Iterable[Source]) -> Iterator[None]:
+        """A context of code that all others follow: whoever reads one of these numbers later has the same, whatever
+        another thread or the handler of a signal has put there."""
         self._once = frozenset(numbers)
+        try:
+            yield
+        finally:
+            self._once = frozenset()
 
     def forget_paths(self) -> None:
         """Forgets what was read: paths may lead elsewhere from here on."""
