@@ -115,8 +115,8 @@ def wrap_plain_data(ctx: World, obj: object, source: Source) -> Value:
 def wrap_int(ctx: World, obj: int, source: Source) -> Value:
     dynamic = ctx.is_dynamic(source)
     if dynamic and source not in ctx.graph.inputs and ctx.effects.locks.is_holding():
-        ctx.effects.locks.note_read(source)
         # Python's own number: as a symbol it would be read before the graph, and the lock be held as long.
+        ctx.effects.locks.note_read(source)
         ctx.guard(source, "type", int)
         return ScalarValue(int, source=source, now=obj)
     if obj in (0, 1) or not dynamic:  # 0 and 1 mean too much to be any number

@@ -139,7 +139,7 @@ def _symbolic(ctx: World, function: Any, args: Sequence[Value]) -> Value | None:
         # Torch's symbols take a power of two beyond 64 bits for infinity, and the quotient by it for a float.
         return fold(ctx, function, [_specialized(arg) for arg in args], {})
     if function in _DIVISIONS and isinstance(args[1], SymbolicNumber):
-        # Relied on from here: by what may be 0 nothing behind Python can divide.
+        # The sign is guarded: no kernel raises ZeroDivisionError, so a divisor has to be known to be positive.
         with contextlib.suppress(*undecided()):
             _ = bool(args[1].example > 0)
     return ctx.record(function, args, {})
