@@ -97,3 +97,27 @@ def test_a_function_whose_backward_gives_nothing_goes_back_to_its_own_arguments(
     y.backward()
     f(w, y)[0].backward()
     assert w.grad == 3
+
+
+# Their gradients are zeros that are made of no gradient that arrives.
+CONSTANTS = {
+    "power": lambda y: y**0,
+    "sign": torch.sign,
+    "round": torch.round,
+    "power, in place": lambda y: (y * 1).pow_(0),
+}
+
+
+@pytest.mark.parametrize("make", [lambda w: w, lambda w: w + 1], ids=["a leaf", "with a history"])
+@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_gradients_of_zero_arrive_from_one_of_several_results(backend, name, make):
+    def program(y):
+        result = CONSTANTS[name](y)
+        return result, result.sum()
+
+    f = compile_api.compile(program, backend=backend)
+    for which in (0, 1):
+        w = torch.tensor([2.0], requires_grad=True)
+        f(make(w))[which].sum().backward()
+        assert w.grad == 0

@@ -57,6 +57,10 @@ ANSWERS = "tangents"
 them."""
 
 
+HANDS_ON = "hands_on_what_arrives"
+"""The attribute of our own functions whose backward gives what it is given, be it a gradient or None."""
+
+
 def reached_by(graph: fx.Graph, tangents: Sequence[fx.Node]) -> dict[fx.Node, tuple[int, ...]]:
     """For each node, the tangents that it depends on: without them its gradient is undefined, not zero."""
     reached: dict[fx.Node, frozenset[int]] = {node: frozenset((i,)) for i, node in enumerate(tangents)}
@@ -160,7 +164,7 @@ def _reached(start: Any, unanswered: Edges) -> set[int]:
         if step is None or (step, certain) in seen:
             continue
         seen.add((step, certain))
-        if isinstance(step, BackwardCFunction):
+        if isinstance(step, BackwardCFunction) and not hasattr(step._forward_cls, HANDS_ON):
             # A function that may be told of missing gradients may answer with none: what is behind it is not certain.
             certain = _wants_zeros(type(step))
         if certain and hasattr(step, "variable"):

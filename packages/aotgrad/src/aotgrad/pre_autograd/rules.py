@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from aotgrad import recurrent
 from aotgrad.errors import FailsOnFakes, Unsupported
+from aotgrad.pre_autograd.autocast_of_writes import as_torch_casts
 from aotgrad.pre_autograd.expanded_views import plainly
 from aotgrad.pre_autograd.extremum_gradients import extreme
 from aotgrad.pre_autograd.inner_gradients import refuse_gradients_from_outside
@@ -96,8 +97,12 @@ class EarlyRules(TorchFunctionMode):
         # They compute and change nothing, and tracing asks them for every input and result.
         if func in QUESTIONS:
             return func(*args, **(kwargs or {}))  # type: ignore[operator]
-        with functional.taken_apart() if torch.is_inference_mode_enabled() else nullcontext():
-            result = self._run(_torchs_own(func), args, dict(kwargs or {}))
+        func, kwargs = _torchs_own(func), dict(kwargs or {})
+        with (
+            functional.taken_apart() if torch.is_inference_mode_enabled() else nullcontext(),
+            as_torch_casts(_name(func), kwargs, in_place=_writes_in_place(func)),
+        ):
+            result = self._run(func, args, kwargs)
         if func != _FORGETS_HOOKS:
             self._watched.look()
         return result

@@ -53,6 +53,8 @@ def without_data(fake: torch.Tensor) -> torch.Tensor:
 class _Arrive(torch.autograd.Function):
     """A tensor that is not a leaf and has no operator behind it: the program may change it in place."""
 
+    hands_on_what_arrives = True
+
     @staticmethod
     def forward(ctx: Any, leaf: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
         ctx.set_materialize_grads(False)

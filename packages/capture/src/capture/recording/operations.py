@@ -76,6 +76,9 @@ def record_operation(
     if any(isinstance(given, torch.dtype) and given in _QUANTISED for given in (*fakes, *fake_options.values())):
         # Fakes would not be quantised, and what operators do with them would be something else.
         ctx.stop(Kind.TENSOR_LAYOUT, f"`{name}` gives a quantised tensor", "keep it out of the compiled function")
+    if target is torch.chain_matmul and fake_options.get("out") is not None:
+        # Torch forgets `out` where a mode looks on, as one does when the graph is compiled.
+        ctx.stop(Kind.OPERATOR_WITHOUT_SHAPE_RULE, "`chain_matmul` writes to `out`", "use `torch.linalg.multi_dot`")
     # Marks from before the run: what the fakes took for granted of sizes, or fixed, is known by what came since.
     assumed = ctx.graph.assumptions()
     fixed = ctx.fixed_sizes()
