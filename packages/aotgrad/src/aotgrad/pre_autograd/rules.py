@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from aotgrad import recurrent
 from aotgrad.errors import FailsOnFakes, Unsupported
 from aotgrad.pre_autograd.autocast_of_writes import as_torch_casts
+from aotgrad.pre_autograd.eigenvector_gradients import eigenvectors
 from aotgrad.pre_autograd.expanded_views import plainly
 from aotgrad.pre_autograd.extremum_gradients import extreme
 from aotgrad.pre_autograd.inner_gradients import refuse_gradients_from_outside
@@ -314,15 +315,15 @@ for _kind in recurrent.GATES:
     early(getattr(torch, _kind))(partial(recurrent.network, _kind))
 
 
-for _product in (torch.prod, torch.Tensor.prod, torch.cumprod, torch.Tensor.cumprod, torch.Tensor.cumprod_):
-    early(_product)(partial(product, _product))
-
-
-for _extreme in (
-    *(torch.max, torch.min, torch.median, torch.nanmedian),
-    *(torch.Tensor.max, torch.Tensor.min, torch.Tensor.median, torch.Tensor.nanmedian),
-):
-    early(_extreme)(partial(extreme, _extreme))
+_FAMILIES: tuple[tuple[Callable[..., Any], tuple[Callable[..., Any], ...]], ...] = (
+    (product, (torch.prod, torch.Tensor.prod, torch.cumprod, torch.Tensor.cumprod, torch.Tensor.cumprod_)),
+    (extreme, (torch.max, torch.min, torch.median, torch.nanmedian)),
+    (extreme, (torch.Tensor.max, torch.Tensor.min, torch.Tensor.median, torch.Tensor.nanmedian)),
+    (eigenvectors, (torch.linalg.eig, torch.linalg.eigh)),
+)
+for _rule, _funcs in _FAMILIES:
+    for _func in _funcs:
+        early(_func)(partial(_rule, _func))
 
 
 @early(torch.Tensor.data.__set__)
