@@ -54,5 +54,7 @@ def test_a_loss_of_eigenvectors_is_refused_where_it_depends_on_their_phase(backe
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_a_loss_of_eigenvalues_is_compiled(backend):
     f = compile_api.compile(lambda a: torch.linalg.eig(a)[0].real.square().sum(), backend=backend)
-    torch.testing.assert_close(outcome(f, SQUARE), outcome(lambda a: torch.linalg.eig(a)[0].real.square().sum(), SQUARE))
+    torch.testing.assert_close(
+        outcome(f, SQUARE), outcome(lambda a: torch.linalg.eig(a)[0].real.square().sum(), SQUARE)
+    )
     assert not compile_api.report(f).refused

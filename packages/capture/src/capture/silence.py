@@ -9,23 +9,22 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
-
+from capture import state
 from capture.torch_versions import DisableTorchFunction
 
 
-class _OfThread:
-    """The pattern of a filter: every text fits, in one thread and for a while."""
+class _OfThread(threading.local):
+    """The pattern of a filter: every text fits, in one thread and for a while.
 
-    def __init__(self) -> None:
-        self.thread: int | None = threading.get_ident()
+    Of what stands here nothing is Python code: another thread that goes through the filters meanwhile is not held up
+    between two of them.
+    """
 
-    def match(self, text: str) -> bool:
-        return threading.get_ident() == self.thread
+    match: Callable[[str], object] = callable  # says no to any text
 
 
 def looking() -> AbstractContextManager[object]:
@@ -57,17 +56,19 @@ def records_warnings(log: list[object]) -> bool:
 def _each_warning(action: str) -> Iterator[None]:
     """A context in which a filter of ours comes first, on this thread.
 
-    ``warnings.catch_warnings`` would besides have Python give again what it gave once.
+    It is put into the list that is there, which other threads may change meanwhile.  ``warnings.catch_warnings`` would
+    put an older list in its place, and besides have Python give again what it gave once.
     """
     pattern = _OfThread()
-    kept, once = warnings.filters, not torch.is_warn_always_enabled()
-    swapped = [(action, pattern, Warning, None, 0), *kept]
-    warnings.filters = swapped  # type: ignore[assignment]
-    torch.set_warn_always(True)  # else what torch warns of once would count as given
+    pattern.match = type  # says yes to any text
+    ours, filters = (action, pattern, Warning, None, 0), warnings.filters
+    filters.insert(0, ours)  # type: ignore[attr-defined]
+    state.PROCESS.once_only.lift()  # else what torch warns of once would count as given
     try:
         yield
     finally:
-        pattern.thread = None
-        torch.set_warn_always(not once)
-        if warnings.filters is swapped:
-            warnings.filters = kept
+        state.PROCESS.once_only.put_back()
+        # Another thread may have a copy in force, and put this list back later.
+        for each in (filters, warnings.filters):
+            with contextlib.suppress(ValueError):
+                each.remove(ours)  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from capture.forks import CollectionPause
 from capture.log import Log
+from capture.once_only import OnceOnly
 from capture.options import ProgramSettings
 
 
@@ -87,6 +88,7 @@ class State:
 
     places_that_warned: dict[str | tuple[str, type[Warning], int], int] = field(default_factory=dict)
     """The registry of places that warned, as Python keeps one for each module: ours, for all of them."""
+    once_only: OnceOnly = field(default_factory=OnceOnly)
     collection_pause: CollectionPause = field(default_factory=CollectionPause)
     defining_operators: threading.RLock = field(default_factory=threading.RLock)
     """Held while an operator is defined: torch refuses a second definition."""

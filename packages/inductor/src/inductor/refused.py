@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import math
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from inductor.quiet import quiet
 from inductor.torch_versions import DisableTorchDispatch, OpOverload, pytree, schema_of
 
 _EVERYWHERE = frozenset({torch.float32, torch.float64})
@@ -116,8 +116,7 @@ def _ask(target: OpOverload, leaves: tuple[object, ...], types: tuple[type, ...]
 
 def _error(target: OpOverload, leaves: Sequence[object], structure: object) -> Exception | None:
     """The exception that the trial call raises, if any."""
-    with DisableTorchDispatch(), torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with DisableTorchDispatch(), torch.no_grad(), quiet():
         made = [leaf.made() if isinstance(leaf, _Kind) else leaf for leaf in leaves]
         args, kwargs = pytree.tree_unflatten(made, structure)
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 from aotgrad.errors import Unsupported
 from aotgrad.torch_versions import DisableAutocast, is_any_autocast_enabled
@@ -20,7 +19,7 @@ _MULTIPLY_ON_THE_WAY = frozenset((
 """Operators made of others, whose products on the way to `out` autocast does meet."""
 
 
-def as_torch_casts(name: str, kwargs: Mapping[str, Any], *, in_place: bool) -> AbstractContextManager[object]:
+def as_torch_casts(name: str, kwargs: Mapping[str, object], *, in_place: bool) -> AbstractContextManager[object]:
     """The context in which the operator of this name runs below autograd."""
     out = kwargs.get("out") is not None
     if not (in_place or out) or not is_any_autocast_enabled():

@@ -8,14 +8,16 @@ Must not know: recording.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from aotgrad.errors import Unsupported
 
+Pair = tuple[torch.Tensor, torch.Tensor]
+"""Eigenvalues and eigenvectors."""
 
-def eigenvectors(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+
+def eigenvectors(func: Callable[..., Pair], *args: object, **kwargs: object) -> Pair:
     """`func`, an operator that gives eigenvalues and eigenvectors; a graph goes back from the first alone."""
     result = func(*args, **kwargs)
     vectors = result[1]

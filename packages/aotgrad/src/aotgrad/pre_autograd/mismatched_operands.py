@@ -10,7 +10,6 @@ Must not know: recording, gradients.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 
 from aotgrad.errors import FailsOnFakes, words_of
+from aotgrad.quiet import quiet
 from aotgrad.random_operators import draws_by_name, may_draw, tags_by_name
 from aotgrad.tensors import functional
 from aotgrad.tensors.symbols import SYM_TYPES
@@ -179,10 +179,8 @@ def _is_of_another_type(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any
 @contextmanager
 def _as_in_eager() -> Iterator[None]:
     """Runs torch's own kernels: for symbolic sizes its dispatcher takes decompositions in Python, which refuse less."""
-    with DisableTorchDispatch(), DisablePythonDispatcher(), functional.hidden(), torch.no_grad():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+    with DisableTorchDispatch(), DisablePythonDispatcher(), functional.hidden(), torch.no_grad(), quiet():
+        yield
 
 
 def _without_sizes(

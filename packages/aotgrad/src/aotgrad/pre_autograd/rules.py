@@ -315,7 +315,7 @@ for _kind in recurrent.GATES:
     early(getattr(torch, _kind))(partial(recurrent.network, _kind))
 
 
-_FAMILIES: tuple[tuple[Callable[..., Any], tuple[Callable[..., Any], ...]], ...] = (
+_FAMILIES: tuple[tuple[Rule, tuple[Rule, ...]], ...] = (
     (product, (torch.prod, torch.Tensor.prod, torch.cumprod, torch.Tensor.cumprod, torch.Tensor.cumprod_)),
     (extreme, (torch.max, torch.min, torch.median, torch.nanmedian)),
     (extreme, (torch.Tensor.max, torch.Tensor.min, torch.Tensor.median, torch.Tensor.nanmedian)),

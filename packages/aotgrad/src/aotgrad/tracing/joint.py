@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import re
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from aotgrad.autograd_graph.saved_tensors import Behind
 from aotgrad.errors import FailsOnFakes, Unsupported, words_of
 from aotgrad.facts import Facts, OfResult
 from aotgrad.pre_autograd.rules import EarlyRules
+from aotgrad.quiet import reworded
 from aotgrad.recording.lost_writes import BY_STRIDES, refuse_overlapping, refuse_windows
 from aotgrad.recording.own_functions import has_a_program_run
 from aotgrad.recording.recorder import Decompositions, Recorder
@@ -235,13 +235,10 @@ def _warnings_with_size_hints(inputs: Sequence[TracedInput]) -> Iterator[None]:
     if not numbers:
         yield
         return
-    with warnings.catch_warnings(record=True) as caught:
-        yield
     # Symbols have names like ``s0``: whole words only.
     names = re.compile(r"\b(?:" + "|".join(map(re.escape, numbers)) + r")\b")
-    for each in caught:
-        text = names.sub(lambda found: numbers[found[0]], str(each.message))
-        warnings.warn_explicit(text, each.category, each.filename, each.lineno)
+    with reworded(lambda text: names.sub(lambda found: numbers[found[0]], text)):
+        yield
 
 
 @contextmanager

@@ -52,6 +52,7 @@ from capture.evaluator.builtin_rules import (
     signatures,
     storage,
     texts,
+    texts_of_objects,
     torch_functions,
     torch_state,
     transforms,
@@ -101,7 +102,7 @@ class Parts(NamedTuple):
 
 
 KINDS: dict[str, Parts] = {
-    "constants and texts": Parts((constant,), rules=(operators, texts), builds=(plain,)),
+    "constants and texts": Parts((constant,), rules=(operators, texts, texts_of_objects), builds=(plain,)),
     "numbers that vary": Parts(
         (scalar, symint),
         rules=(

@@ -6,7 +6,6 @@ where code of the program answers (metaclasses, hooks, properties) it is evaluat
 
 from __future__ import annotations
 
-import functools
 import re
 import weakref
 from abc import ABCMeta, get_cache_token
@@ -21,7 +20,6 @@ from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import (
-    NotConstant,
     Tracer,
     Value,
     bind_member,
@@ -35,10 +33,7 @@ from capture.values.base import (
 from capture.values.classes import ClassValue, bind
 from capture.values.constant import NONE, TRUE, ConstantValue, boolean, plain_text
 from capture.values.function import BuiltinValue, FunctionValue, PartialValue
-from capture.values.mapping import DictValue
 from capture.values.module import TORCHS, ModuleValue
-from capture.values.scalar import ScalarValue
-from capture.values.sequence import ListValue, SequenceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject, is_missing, lookup
@@ -365,80 +360,6 @@ def _object_to_number(wanted: type, *names: str) -> Any:
 
 rule(int, kinds=(UserObject,))(_object_to_number(int, "__int__", "__index__"))
 rule(float, kinds=(UserObject,))(_object_to_number(float, "__float__", "__index__"))
-
-
-@rule(str, format, repr, kinds=(SymbolicNumber,))
-def symbolic_text(ctx: Tracer, value: SymbolicNumber, *rest: Value) -> Value:
-    folded = fold(ctx, format if rest else str, [ConstantValue(value.specialized()), *rest], {})
-    assert folded is not None
-    return folded
-
-
-@rule(str, kinds=(UserObject,))
-def object_to_text(ctx: Tracer, value: UserObject) -> Value:
-    return _text_by_method(ctx, value, "__str__" if isinstance(value.cls.__str__, FunctionType) else "__repr__")
-
-
-@rule(repr, kinds=(UserObject,))
-def object_to_repr(ctx: Tracer, value: UserObject) -> Value:
-    return _text_by_method(ctx, value, "__repr__")
-
-
-def _text_by_method(ctx: Tracer, value: UserObject, name: str) -> Value:
-    # Texts made in C show addresses or contents; those of torch's modules are long and full of tensors.
-    if not isinstance(getattr(value.cls, name), FunctionType) or root_package(value.cls) == "torch":
-        ctx.stop(Kind.TEXT, f"{value.describe()} is turned into text")
-    said = value.answer(ctx, name, str)
-    assert said is not None
-    return said
-
-
-@rule(str, repr, kinds=(SequenceValue,))
-@rule(str, repr, kinds=(DictValue,))
-def container_to_text(ctx: Tracer, value: Value) -> Value:
-    try:
-        return ConstantValue(str(plain_data(ctx, value)))
-    except NotConstant:
-        ctx.stop(Kind.TEXT, f"{value.describe()} is turned into text")
-
-
-def plain_data(ctx: Tracer, value: Value, *around: Value) -> object:
-    """A fresh Python object equal to a container of constants, for looking at now."""
-    value = realize(ctx, value)
-    if any(value is container for container in around):
-        raise NotConstant  # it contains itself
-    inner = functools.partial(plain_data, ctx)
-    if isinstance(value, ListValue) and value.cls is list:
-        return [inner(item, value, *around) for item in value.items]
-    if isinstance(value, TupleValue):
-        items = [inner(item, value, *around) for item in value.items]
-        # Named tuples take their items one by one.
-        return value.cls(*items) if hasattr(value.cls, "_fields") else value.cls(items)
-    if isinstance(value, DictValue) and value.cls is dict:
-        return {inner(key): inner(item, value, *around) for key, item in value.entries.values()}
-    return value.constant()
-
-
-@rule(format, kinds=(ScalarValue,))
-def format_number(ctx: Tracer, value: ScalarValue, *spec: Value) -> Value:
-    known = value.of_this_call()
-    if known is None:
-        return ctx.stop(Kind.TEXT, f"{value.describe()} is formatted")
-    return ctx.call_builtin(format, [ConstantValue(known), *spec], {})
-
-
-@rule(format, kinds=(ConstantValue,))
-def format_constant(ctx: Tracer, value: ConstantValue, spec: Value | None = None) -> Value:
-    folded = fold(ctx, format, [value] if spec is None else [value, spec], {})
-    return folded if folded is not None else ctx.stop(Kind.TEXT, f"{value.describe()} is formatted by an object")
-
-
-@rule(format, kinds=(None,))
-def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
-    if spec is not None and spec.constant():
-        said = value.answer(ctx, "__format__", str, spec) if isinstance(value, UserObject) else None
-        return said if said is not None else ctx.stop(Kind.TEXT, f"{value.describe()} is formatted")
-    return ctx.call_builtin(str, [value], {})
 
 
 @rule(weakref.ref.__call__, kinds=(UserObject,))

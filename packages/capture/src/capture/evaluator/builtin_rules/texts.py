@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import fold, name_of, pure, rule
 from capture.reasons import Kind
+from capture.silence import raised
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 
@@ -43,11 +42,13 @@ def _insist_on_quiet(ctx: Tracer, function: Callable[..., Any], operands: Sequen
         return
     flags = next((flag.value for flag in operands if isinstance(flag, ConstantValue) and _is_flag(flag.value)), 0)
     # Compiled here to see whether it warns; ``re`` then has it in its cache, and says nothing at the call.
-    with warnings.catch_warnings(record=True) as said, contextlib.suppress(Exception):
-        warnings.simplefilter("always")
-        re.compile(pattern.value, flags)
-    if said:
+    try:
+        with raised():
+            re.compile(pattern.value, flags)
+    except Warning:
         ctx.stop(Kind.TEXT, f"{name_of(function)} warns of its pattern")
+    except Exception:  # noqa: BLE001 - of a pattern that is none; the call says so
+        return
 
 
 def _is_flag(value: object) -> bool:

@@ -18,8 +18,8 @@ import torch.func
 from torch import fx
 
 from capture.errors import UserRaised
-from capture.evaluator.builtin_rules.objects import plain_data
 from capture.evaluator.builtin_rules.registry import rule
+from capture.evaluator.builtin_rules.texts_of_objects import plain_data
 from capture.evaluator.trial_runs import HINT
 from capture.evaluator.world import World
 from capture.operators.transforms import transformed
