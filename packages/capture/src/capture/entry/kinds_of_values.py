@@ -75,6 +75,7 @@ from capture.values import (
     made_class,
     mapping,
     module,
+    partial,
     scalar,
     sequence,
     symint,
@@ -139,7 +140,7 @@ KINDS: dict[str, Parts] = {
     "modules": Parts((module,), builds=(built_objects, effects)),
     "exceptions": Parts((exception, exception_group), rules=(exceptions,), builds=(built_objects, effects)),
     "functions, classes and namespaces": Parts(
-        (function, existing_classes),
+        (function, partial, existing_classes),
         rules=(decorators, left_to_python, memoised, notices, signatures),
         builds=(callables, plain, effects),
     ),

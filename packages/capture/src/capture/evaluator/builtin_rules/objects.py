@@ -34,9 +34,10 @@ from capture.values.base import (
 )
 from capture.values.classes import ClassValue, bind
 from capture.values.constant import NONE, TRUE, ConstantValue, boolean, plain_text
-from capture.values.function import BuiltinValue, FunctionValue, PartialValue
+from capture.values.function import BuiltinValue, FunctionValue
 from capture.values.mapping import DictValue
 from capture.values.module import TORCHS, ModuleValue
+from capture.values.partial import PartialValue
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, SequenceValue, TupleValue
 from capture.values.symint import SymbolicNumber
