@@ -15,7 +15,17 @@ from typing import Any
 from capture.bytecode.versions import NO_DICT, PY313
 from capture.guards.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
 from capture.reasons import Kind
-from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, realize, rely_on_no_member, type_name
+from capture.values.base import (
+    LazyValue,
+    Tracer,
+    Value,
+    held_by,
+    module_name,
+    or_else_asked,
+    realize,
+    rely_on_no_member,
+    type_name,
+)
 from capture.values.classes import bind, is_made_by_code, is_set_by_code, written_member
 from capture.values.constant import ConstantValue
 from capture.values.instance_dict import InstanceDict
@@ -58,6 +68,11 @@ class UserObject(Value):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
+        found = or_else_asked(ctx, self, name, lambda: self._read(ctx, name))
+        return found if found is not None else self._fallback(ctx, name)
+
+    def _read(self, ctx: Tracer, name: str) -> Value | None:
+        """The attribute by ``__getattribute__``; None where nobody has one of that name."""
         ctx.rely_on_member(self.cls, name)
         getter: object = self.cls.__getattribute__
         # Its own ``__getattribute__`` runs first, and may call ``object``'s (``plain_attribute``).
@@ -66,8 +81,7 @@ class UserObject(Value):
         # A weak proxy's type is not the type of what it shows, so that nothing found on it would be right.
         if issubclass(self.cls, _PROXIES):
             ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()}, which stands for another object, is read")
-        found = self.plain_attribute(ctx, name)
-        return found if found is not None else self._fallback(ctx, name)
+        return self.plain_attribute(ctx, name)
 
     def plain_attribute(self, ctx: Tracer, name: str) -> Value | None:
         """``object.__getattribute__``, without the error."""
