@@ -48,6 +48,7 @@ from capture.evaluator.builtin_rules import (
     positions,
     quantiles,
     scalars,
+    scripted,
     sets,
     signatures,
     storage,
@@ -84,6 +85,7 @@ from capture.values import (
     triton_kernel,
     user_object,
 )
+from capture.values import scripted as values_scripted
 from capture.writing.rebuild import callables, contexts, effects, iterators, plain
 from capture.writing.rebuild import containers as built_containers
 from capture.writing.rebuild import locks as built_locks
@@ -150,5 +152,6 @@ KINDS: dict[str, Parts] = {
     "locks": Parts((lock,), rules=(locks,), builds=(built_locks,)),
     "clocks": Parts((clock,), wraps=(), rules=(clocks,), builds=(plain,)),
     "transforms of torch.func": Parts((transform,), wraps=(), rules=(transforms,), builds=(callables,)),
+    "functions of torch.jit": Parts((values_scripted,), rules=(scripted,)),
     "Triton kernels": Parts((triton_kernel,), rules=(triton_kernels,), builds=(callables,)),
 }

@@ -68,6 +68,7 @@ from capture.values.module import ModuleValue
 from capture.values.own_methods import metaclass_runs_code
 from capture.values.partial import partial_found
 from capture.values.scalar import ScalarValue
+from capture.values.scripted import ScriptedValue
 from capture.values.sequence import SliceValue
 from capture.values.tensor import TensorValue
 from capture.values.triton_kernel import HostFunction, KernelValue
@@ -321,6 +322,12 @@ def wrap_partial(ctx: World, obj: functools.partial[object], source: Source) -> 
         ctx.stop(Kind.CALL, f"a keyword of {source.expression()} is not a `str`", "use a `str`")
     args = [LazyValue(item, ItemSource(AttrSource(source, "args"), i)) for i, item in enumerate(obj.args)]
     return partial_found(ctx, obj, source, args)
+
+
+@wraps(torch.jit.ScriptFunction)
+def wrap_scripted(ctx: World, obj: object, source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return ScriptedValue(type(obj), obj, source)
 
 
 @wraps(Region)
