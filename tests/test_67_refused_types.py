@@ -72,3 +72,46 @@ def test_a_type_is_refused_where_sizes_vary(name, backend):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_types_that_are_refused(backend):
     assert not [each for operator in random.sample(OPERATORS, 25) for each in differences(operator, backend)]
+
+
+PICKED = {
+    "scatter": lambda x, index, number: torch.scatter(x, -1, index, number),
+    "scatter_": lambda x, index, number: x.clone().scatter_(-1, index, number),
+    "index_fill": lambda x, index, number: x.index_fill(-1, index[0], number),
+    "index_fill_": lambda x, index, number: x.clone().index_fill_(-1, index[0], number),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("name", PICKED)
+def test_a_number_is_refused_by_what_it_is_written_to_and_not_by_positions(name, backend):
+    def program(x, index, w):
+        return PICKED[name](x * w, index, float("-inf")).softmax(-1).square().sum()
+
+    def outcome(function, seed):
+        torch.manual_seed(seed)
+        w = torch.rand(3).requires_grad_()
+        loss = function(torch.rand(2, 3), torch.randint(3, (2, 1)), w)
+        loss.backward()
+        return loss.detach(), w.grad
+
+    compiled = compile_api.compile(program, backend=backend, fullgraph=True)
+    for seed in range(3):
+        torch.testing.assert_close(outcome(compiled, seed), outcome(program, seed))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("name", PICKED)
+def test_whole_numbers_refuse_a_number_wherever_positions_are(name, backend):
+    compiled = compile_api.compile(lambda x, index, by: PICKED[name](x + 0, index, by) * 2, backend=backend)
+    index = torch.tensor([[1]])
+    for x, by in ((torch.ones(1, 2, dtype=torch.int64), 3.0), (index, float("inf")), (index.to(torch.uint8), 300)):
+        found, expected = (outcome_of(f, x, index, by) for f in (compiled, lambda x, i, by: PICKED[name](x, i, by) * 2))
+        assert str(found) == str(expected)
+
+
+def outcome_of(function, x, index, number):
+    try:
+        return function(x, index % x.shape[-1], number)
+    except RuntimeError as error:
+        return str(error)

@@ -120,3 +120,78 @@ def test_the_length_of_a_subclass_is_not_asked_by_guards():
     for _ in range(3):
         compiled(torch.ones(1))
     assert Items.asked == 0
+
+
+# -- an AttributeError on the way --------------------------------------------------------------------------------------
+
+
+class NothingThere:
+    """A descriptor that has nothing for anybody."""
+
+    def __get__(self, obj, cls):
+        raise AttributeError("nothing here")
+
+
+def refusing(base, **members):
+    """An object of a class that answers for what it has not, and for what its own descriptors refuse."""
+
+    def refuse(self):
+        raise AttributeError("not now")
+
+    members = {"refused": property(refuse), "beneath": property(lambda self: self.missing), **members}
+    return type(f"Of{base.__name__}", (base,), {"other": NothingThere(), **members})
+
+
+def answered(self, name):
+    return "asked", name
+
+
+def refuse_by_name(self, name):
+    raise AttributeError(f"no {name}")
+
+
+class Asked(type):
+    """A metaclass that does the same for classes."""
+
+    refused = property(lambda cls: cls.missing)
+    __getattr__ = answered
+
+
+BASES = (object, Exception, dict, tuple, list, torch.nn.Module, torch.nn.Sequential)
+ANSWERING = {
+    **{base.__name__: refusing(base, __getattr__=answered)() for base in BASES},
+    "a class": Asked("Class", (), {}),
+    "nobody asked": refusing(object)(),
+    "a module as it is": refusing(torch.nn.Module)(),
+    "who refuses, too": refusing(object, __getattr__=refuse_by_name)(),
+    "its own getter": refusing(
+        object, __getattr__=answered, __getattribute__=lambda self, name: object.__getattribute__(self, name)
+    )(),
+    "another error": refusing(object, __getattr__=answered, refused=property(lambda self: {}["key"]))(),
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERING)
+@pytest.mark.parametrize("name", ["refused", "beneath", "other", "missing"])
+def test_an_attribute_error_on_the_way_leads_to_the_class_as_in_cpython(check, x, kind, name):
+    def program(a):
+        try:
+            found = getattr(ANSWERING[kind], name)
+        except (AttributeError, KeyError) as error:
+            found = type(error), str(error), error.__context__
+        return a + 1, found, hasattr(ANSWERING[kind], name) if kind != "another error" else None
+
+    # What a descriptor of a class of tuples gives is asked of CPython, twice.
+    breaks = 2 if (kind, name) == ("tuple", "other") else 0
+    check(program, x, breaks=breaks)
+
+
+def test_a_class_that_answers_later_is_noticed(x):
+    cls = refusing(object)
+    held = cls()
+    captured = capture.optimize("eager", strict=True)(lambda a: (a + 1, getattr(held, "refused", "none")))
+    assert captured(x)[1] == "none"
+    cls.__getattr__ = answered
+    assert captured(x)[1] == ("asked", "refused")
+    del cls.__getattr__
+    assert captured(x)[1] == "none"

@@ -146,3 +146,74 @@ def test_wrappers_share_annotations_and_partials_of_partials_are_one(check, x):
         return a + 1, outer.__annotations__ is inner.__annotations__, nested.func is outer
 
     check(made, x)
+
+
+NAMES = ("__module__", "__doc__", "__name__", "__wrapped__", "args", "keywords", "hung", "__class__")
+
+
+def test_a_partial_is_asked_what_it_is(check, x):
+    def scale(a, by=1):
+        """Times."""
+        return a * by
+
+    plain, named = functools.partial(scale, by=3), functools.update_wrapper(functools.partial(scale), scale)
+    named.hung = 7
+
+    def asked(a, given):
+        made = functools.partial(scale, by=a)
+        of_made = [getattr(made, name, "none") for name in NAMES if name not in ("args", "keywords")]
+        return given(a), [getattr(given, name, "none") for name in NAMES], made(a), of_made[:4]
+
+    for given in (plain, named):
+        check(asked, x, given)
+
+
+def test_what_comes_to_hang_on_a_partial_is_seen(x):
+    given = functools.partial(torch.mul, other=2)
+    captured = capture.optimize("eager", nopython=True)(lambda a: (given(a), given.__module__, hasattr(given, "hung")))
+    for name, value in ((None, None), ("hung", 1), ("__module__", "mine"), ("__module__", "another")):
+        if name is not None:
+            setattr(given, name, value)
+        assert captured(x)[1:] == (given.__module__, hasattr(given, "hung"))
+
+
+def changed_beforehand(a, given, keywords):
+    keywords["other"] = 3
+    return given(a)
+
+
+def changed_in_between(a, given, keywords):
+    before = given(a)
+    keywords["other"] = before.sum()
+    return before, given(a), given.keywords is keywords
+
+
+def one_more(a, given, keywords):
+    given.keywords["alpha"] = 5
+    return given(a), keywords.pop("alpha"), given(a), dict(keywords)
+
+
+def nothing_left(a, given, keywords):
+    keywords.clear()
+    return given(a)
+
+
+@pytest.mark.parametrize("change", [changed_beforehand, changed_in_between, one_more, nothing_left])
+def test_the_keywords_of_a_partial_are_a_dict_that_others_have(check, x, change):
+    def program(a, given):
+        return change(a, given, given.keywords)
+
+    check(program, x, functools.partial(torch.add, other=2), graphs=None, breaks=None)
+    # By another path, in three calls, and with another number in between.
+    captured = capture.optimize("eager")(change)
+    for other in (2, 2, 4):
+        ours, theirs = functools.partial(torch.add, other=other), functools.partial(torch.add, other=other)
+        assert str(outcome(captured, x, ours)) == str(outcome(change, x, theirs))
+        assert str(ours.keywords) == str(theirs.keywords)
+
+
+def outcome(change, x, given):
+    try:
+        return change(x, given, given.keywords)
+    except TypeError as error:
+        return str(error)

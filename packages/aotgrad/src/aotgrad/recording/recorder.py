@@ -34,6 +34,7 @@ from aotgrad.recording.memory_order import (
     refuse_normal,
 )
 from aotgrad.recording.recomputed import REPEATS
+from aotgrad.recording.refused_by_fakes import taken
 from aotgrad.recording.watched_views import Watched
 from aotgrad.roles import MAY_RAISE
 from aotgrad.tensors import functional
@@ -395,8 +396,11 @@ class Recorder(TorchDispatchMode):
 
     def _of_fakes(self, func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         """What an operator gives, laid out as its kernel does it."""
-        result = func(*self._faked(func, args), **self._faked(func, kwargs))
-        return corrected(func, args, result, self.fake_mode)
+        faked, faked_options = self._faked(func, args), self._faked(func, kwargs)
+        result = taken(func, faked, faked_options)
+        if result is not NotImplemented:
+            return result
+        return corrected(func, args, func(*faked, **faked_options), self.fake_mode)
 
     def _faked(self, func: OpOverload, value: object) -> Any:
         """The same arguments with fake tensors in place of real ones from outside."""

@@ -229,12 +229,15 @@ def _traceback() -> str:
 
 
 def _is_transformed() -> bool:
-    """True if tensors are not what they seem, or somebody is to see each operation.
+    """True if tensors or graphs are not what they seem, or somebody is to see each operation.
 
     That is inside ``vmap`` and ``grad``, with gradients in forward mode, under somebody's mode, in the
     ``__torch_dispatch__`` of a subclass, which is below autograd, while ``torch.jit`` traces, and where the program is
-    shown each tensor that autograd keeps, of which compiled code keeps others.
+    shown each tensor that autograd keeps, of which compiled code keeps others.  Graphs are modules, too: what they are
+    may be told by code of the program's that reads all attributes of modules.
     """
+    if isinstance(torch.nn.Module.__getattribute__, FunctionType):
+        return True
     if maybe_current_level() is not None or len_torch_dispatch_stack() > 0:
         return True
     if dispatch_tls_is_dispatch_key_excluded(DispatchKey.PythonTLSSnapshot):

@@ -48,6 +48,7 @@ from capture.evaluator.builtin_rules import (
     positions,
     quantiles,
     scalars,
+    scripted,
     sets,
     signatures,
     storage,
@@ -76,6 +77,7 @@ from capture.values import (
     made_class,
     mapping,
     module,
+    partial,
     scalar,
     sequence,
     symint,
@@ -84,6 +86,7 @@ from capture.values import (
     triton_kernel,
     user_object,
 )
+from capture.values import scripted as values_scripted
 from capture.writing.rebuild import callables, contexts, effects, iterators, plain
 from capture.writing.rebuild import containers as built_containers
 from capture.writing.rebuild import locks as built_locks
@@ -140,7 +143,7 @@ KINDS: dict[str, Parts] = {
     "modules": Parts((module,), builds=(built_objects, effects)),
     "exceptions": Parts((exception, exception_group), rules=(exceptions,), builds=(built_objects, effects)),
     "functions, classes and namespaces": Parts(
-        (function, existing_classes),
+        (function, partial, existing_classes),
         rules=(decorators, left_to_python, memoised, notices, signatures),
         builds=(callables, plain, effects),
     ),
@@ -150,5 +153,6 @@ KINDS: dict[str, Parts] = {
     "locks": Parts((lock,), rules=(locks,), builds=(built_locks,)),
     "clocks": Parts((clock,), wraps=(), rules=(clocks,), builds=(plain,)),
     "transforms of torch.func": Parts((transform,), wraps=(), rules=(transforms,), builds=(callables,)),
+    "functions of torch.jit": Parts((values_scripted,), rules=(scripted,)),
     "Triton kernels": Parts((triton_kernel,), rules=(triton_kernels,), builds=(callables,)),
 }

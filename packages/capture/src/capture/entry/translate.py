@@ -265,9 +265,7 @@ class _Translator:
         spent = spent_among(results, machine.graph.used_up)
         if not self.settings.nopython:
             insist_on_backward_once(outcome, spent)
-            tensors = [value for value in results if isinstance(value, TensorValue) and value not in spent]
-            if are_needed(machine.leaves, [value.fake for value in tensors]):
-                machine.keep_leaves_outside()
+        self._insist_on_leaves_of_its_own([v for v in results if isinstance(v, TensorValue) and v not in spent])
         # Before the last nodes: results are detached in the modes in which the graph began.
         machine.balance()
         if not machine.graph.operations:
@@ -331,6 +329,17 @@ class _Translator:
     def _stop_at(self, place: Any, reason: Reason) -> NoReturn:
         location = Location(self.code.co_filename, place[0].line or 0, self.code.co_qualname)
         self.machine.stop_at(place, reason, location)
+
+    def _insist_on_leaves_of_its_own(self, results: Sequence[TensorValue]) -> None:
+        """Restarts the evaluation where somebody may ask for a gradient of a leaf that was made in the graph.
+
+        Where the graph is to be whole, that is wrong only for one that a gradient has arrived at.
+        """
+        machine = self.machine
+        known = machine.tensors
+        received = [leaf for leaf in machine.leaves if id(leaf) in known and "grad" in known[id(leaf)].written]
+        if are_needed(received if self.settings.nopython else machine.leaves, [value.fake for value in results]):
+            machine.keep_leaves_outside()
 
     def _insist_on_known_histories(self, results: Sequence[Value]) -> None:
         """Stops where a view lost its history that is a result."""

@@ -61,12 +61,14 @@ from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.context_var import ContextVarValue
 from capture.values.exception import ExceptionValue
 from capture.values.exception_group import ExceptionGroupValue
-from capture.values.function import BoundMethod, BuiltinValue, CellValue, FunctionValue, NamespaceValue, PartialValue
+from capture.values.function import BoundMethod, BuiltinValue, CellValue, FunctionValue, NamespaceValue
 from capture.values.iterator import OutsideIterator
 from capture.values.lock import LOCK, RLOCK, LockValue
 from capture.values.module import ModuleValue
 from capture.values.own_methods import metaclass_runs_code
+from capture.values.partial import partial_found
 from capture.values.scalar import ScalarValue
+from capture.values.scripted import ScriptedValue
 from capture.values.sequence import SliceValue
 from capture.values.tensor import TensorValue
 from capture.values.triton_kernel import HostFunction, KernelValue
@@ -318,11 +320,14 @@ def wrap_partial(ctx: World, obj: functools.partial[object], source: Source) -> 
     ctx.guard(AttrSource(source, "args"), "length", len(obj.args))
     if not all(type(name) is str for name in obj.keywords):
         ctx.stop(Kind.CALL, f"a keyword of {source.expression()} is not a `str`", "use a `str`")
-    ctx.guard(AttrSource(source, "keywords"), "keys", tuple(obj.keywords))
-    function = ctx.wrap(obj.func, AttrSource(source, "func"))
     args = [LazyValue(item, ItemSource(AttrSource(source, "args"), i)) for i, item in enumerate(obj.args)]
-    kwargs = {k: LazyValue(v, KeySource(AttrSource(source, "keywords"), k)) for k, v in obj.keywords.items()}
-    return PartialValue(function, args, kwargs, source)
+    return partial_found(ctx, obj, source, args)
+
+
+@wraps(torch.jit.ScriptFunction)
+def wrap_scripted(ctx: World, obj: object, source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return ScriptedValue(type(obj), obj, source)
 
 
 @wraps(Region)

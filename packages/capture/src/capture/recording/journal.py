@@ -17,6 +17,7 @@ import torch
 from capture.recording.draws import NotingDraws
 from capture.recording.nests import tensors_in
 from capture.recording.refusals import doubtful
+from capture.recording.refused_by_fakes import taken
 from capture.recording.remembered import Call, Effects, Remembered
 from capture.recording.result_layouts import corrected
 from capture.recording.sparse_counts import SparseCounts
@@ -274,7 +275,9 @@ class Noting(NotingDraws):
         try:
             self._counts.insist_on_known(func, args, kwargs)
             self.journal.note(func, args, kwargs)
-            result = corrected(func, args, super().__torch_dispatch__(func, types, args, kwargs))
+            result = taken(func, args, kwargs)
+            if result is NotImplemented:
+                result = corrected(func, args, super().__torch_dispatch__(func, types, args, kwargs))
             self._counts.note(func, result)
             return result
         finally:

@@ -38,8 +38,8 @@ def doubtful(
         return True
     if isinstance(kwargs.get("alpha"), bool):  # which some kernels take for truths alone
         return True
-    numbers, results = _traits(func)
-    if numbers and _is_out_of_range(numbers, args, kwargs):
+    numbers, results, positions = _traits(func)
+    if numbers and _is_out_of_range(numbers, positions, args, kwargs):
         return True
     if any(_is_of_another_type(kwargs.get(name), args) for name in results):
         return True
@@ -51,11 +51,13 @@ def doubtful(
 
 
 @cache
-def _traits(func: OpOverload) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...]]:
-    """Arguments that are numbers of a tensor's type, by place and name, and those that results are written to."""
+def _traits(func: OpOverload) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...], tuple[tuple[int, str], ...]]:
+    """Arguments that are numbers of a tensor's type, by place and name; those that results are written to; and those
+    that are positions, whose type is not that of numbers."""
     arguments = list(enumerate(schema_of(func).arguments))
     numbers = tuple((place, each.name) for place, each in arguments if "number" in str(each.type).lower())
-    return numbers, tuple(each.name for _, each in arguments if each.is_out)
+    positions = tuple((place, each.name) for place, each in arguments if each.name in ("index", "indices"))
+    return numbers, tuple(each.name for _, each in arguments if each.is_out), positions
 
 
 # -- memory ------------------------------------------------------------------------------------------------------
@@ -145,14 +147,19 @@ def _into_an_operand(
 
 
 def _is_out_of_range(
-    numbers: tuple[tuple[int, str], ...], args: Sequence[object], kwargs: Mapping[str, object]
+    numbers: tuple[tuple[int, str], ...],
+    positions: tuple[tuple[int, str], ...],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
 ) -> bool:
     """True if a number is one that a tensor of whole numbers cannot hold."""
     given = [args[place] if place < len(args) else kwargs.get(name) for place, name in numbers]
     given = [number for number in given if type(number) in (int, float)]
     if not given:
         return False
-    tensors = (leaf for leaf in (*args, *kwargs.values()) if isinstance(leaf, torch.Tensor))
+    others = [leaf for place, leaf in enumerate(args) if place not in dict(positions)]
+    others += [leaf for name, leaf in kwargs.items() if name not in dict(positions).values()]
+    tensors = (leaf for leaf in others if isinstance(leaf, torch.Tensor))
     held = [tensor.dtype for tensor in tensors] if kwargs.get("dtype") is None else [kwargs["dtype"]]
     limits = [torch.iinfo(dtype) for dtype in held if _is_whole(dtype)]
     return any(not limit.min <= number <= limit.max for limit in limits for number in given)

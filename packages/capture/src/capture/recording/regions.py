@@ -20,6 +20,11 @@ from torch import fx
 _PATH = "regions"  # in a node's meta: the regions that it is in, outermost first
 
 
+def is_in_region(node: fx.Node) -> bool:
+    """True if backward runs this node again."""
+    return bool(node.meta.get(_PATH))
+
+
 class Regions:
     """The regions of one graph: marks on nodes while it is recorded, modules in the end."""
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import torch
 
-from capture.errors import Location
+from capture.errors import Location, UserRaised
 from capture.guards.sources import AttrSource, ConstSource, DictSource, Inputs, KeySource, Source
 from capture.options import Options
 from capture.reasons import Kind, Reason
+
+_Read = TypeVar("_Read")
 
 
 class NotConstant(Exception):
@@ -359,6 +361,23 @@ def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
             return ctx.call_builtin(bind_member, [value, ctx.literal(cls), ctx.literal(name)], {})
     rely_on_no_member(ctx, cls.__mro__, name)
     return ctx.throw(AttributeError, f"'{type_name(cls)}' object has no attribute '{name}'")
+
+
+def or_else_asked(ctx: Tracer, value: Value, name: str, read: Callable[[], _Read]) -> _Read | Value:
+    """What ``read`` gives; the answer of the class's ``__getattr__`` where that raises AttributeError, as in CPython.
+
+    A property raises it, or a ``__getattribute__``: CPython forgets that one.
+    """
+    try:
+        return read()
+    except UserRaised as raised:
+        cls = value.python_type()
+        ctx.rely_on_member(cls, "__getattr__")
+        handler = held_by(cls, "__getattr__")
+        if handler is None or not issubclass(raised.value.python_type(), AttributeError):
+            raise
+        raised.was_caught()
+    return ctx.call(ctx.literal(handler), [value, ctx.literal(name)])
 
 
 def throw_as(ctx: Tracer, function: Callable[..., object], *args: object) -> NoReturn:

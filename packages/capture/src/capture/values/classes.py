@@ -25,6 +25,7 @@ from capture.values.base import (
     derives,
     held_by,
     module_name,
+    or_else_asked,
     realize,
     rely_on_no_member,
     root_package,
@@ -78,7 +79,7 @@ class ClassValue(Value):
         metaclass, of_metaclass = _static_lookup(type(self.cls), name)
         # A data descriptor of the metaclass comes before members of the class.
         if isinstance(of_metaclass, property) and not isinstance(type(self.cls).__getattribute__, FunctionType):
-            return _bind_to_class(ctx, of_metaclass, metaclass, name, self)
+            return or_else_asked(ctx, self, name, lambda: _bind_to_class(ctx, of_metaclass, metaclass, name, self))
         if name in ("__name__", "__qualname__", "__module__", "__doc__") and metaclass is type:
             rely_on_names(ctx, self.cls, name)
             return ctx.literal(getattr(self.cls, name))

@@ -1,8 +1,7 @@
-"""Things that are called: Python functions, methods, builtins, partials; and the cells and globals they share."""
+"""Things that are called: Python functions, methods, builtins; and the cells and globals they share."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import (
@@ -252,35 +251,3 @@ class BuiltinValue(Value):
         name = getattr(self.function, "__qualname__", None) or repr(self.function)
         module = module_name(self.function)
         return f"the function `{module}.{name}`" if module else f"the function `{name}`"
-
-
-class PartialValue(Value):
-    """``functools.partial``."""
-
-    def __init__(
-        self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value], source: Source | None = None
-    ) -> None:
-        self.function = function
-        self.args = list(args)
-        self.kwargs = dict(kwargs)
-        self.source = source
-
-    def python_type(self) -> type:
-        return functools.partial
-
-    def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        # Given keywords win over those that were kept.
-        return ctx.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
-
-    def attribute(self, ctx: Tracer, name: str) -> Value:
-        if name == "func":
-            # CPython flattens partials of partials when it makes them; this one was only made here.
-            if self.source is None and isinstance(self.function, PartialValue):
-                ctx.stop(Kind.ATTRIBUTE, f"`func` of {self.describe()}, which is made of another, is read")
-            return self.function
-        return super().attribute(ctx, name)
-
-    def parts(self) -> Iterator[Value]:
-        yield self.function
-        yield from self.args
-        yield from self.kwargs.values()

@@ -16,8 +16,9 @@ from capture.guards.sources import Source
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize, type_name
 from capture.values.constant import NONE, ConstantValue, is_none
-from capture.values.function import BuiltinValue, PartialValue
+from capture.values.function import BuiltinValue
 from capture.values.mapping import DictValue
+from capture.values.partial import PartialValue
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
 from capture.values.user_object import UserObject
 

@@ -99,18 +99,13 @@ class ModuleValue(UserObject):
 
     def _fallback(self, ctx: Tracer, name: str) -> Value:
         """A name that is no plain attribute, found in the tables as torch's ``__getattr__`` finds it."""
-        found = self._in_tables(ctx, name) if self._asks_torch() else None
-        return found or super()._fallback(ctx, name)
-
-    def _missing(self, ctx: Tracer, name: str) -> Value:
-        if not self._asks_torch():
-            return super()._missing(ctx, name)
+        if getattr(self.cls, "__getattr__", None) is not TORCHS["__getattr__"]:
+            return super()._fallback(ctx, name)
         found = self._in_tables(ctx, name)
-        return found or ctx.throw(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
-
-    def _asks_torch(self) -> bool:
-        """True if torch's own ``__getattr__`` is asked for what is missing."""
-        return getattr(self.cls, "__getattr__", None) is TORCHS["__getattr__"]
+        if found is None:
+            self.absent(ctx, name)
+            ctx.throw(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
+        return found
 
     def _in_tables(self, ctx: Tracer, name: str) -> Value | None:
         for table in _TABLES:

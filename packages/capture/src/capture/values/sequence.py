@@ -11,7 +11,7 @@ import torch
 
 from capture.guards.sources import Source
 from capture.reasons import Kind
-from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize, settled
+from capture.values.base import LazyValue, NotConstant, Tracer, Value, or_else_asked, realize, settled
 
 
 class SequenceValue(Value):
@@ -122,7 +122,8 @@ class TupleValue(SequenceValue):
         ctx.rely_on_member(self.cls, name)
         if name in fields and type(inspect.getattr_static(self.cls, name)).__name__ in _GETTERS_OF_ITEMS:
             return self.item(ctx, fields.index(name))
-        return super().attribute(ctx, name)
+        read = super().attribute
+        return or_else_asked(ctx, self, name, lambda: read(ctx, name))
 
 
 _GETTERS_OF_ITEMS = ("_tuplegetter", "member_descriptor")

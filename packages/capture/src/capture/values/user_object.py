@@ -13,10 +13,19 @@ from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from capture.bytecode.versions import NO_DICT, PY313
-from capture.errors import UserRaised
 from capture.guards.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
 from capture.reasons import Kind
-from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, realize, rely_on_no_member, type_name
+from capture.values.base import (
+    LazyValue,
+    Tracer,
+    Value,
+    held_by,
+    module_name,
+    or_else_asked,
+    realize,
+    rely_on_no_member,
+    type_name,
+)
 from capture.values.classes import bind, is_made_by_code, is_set_by_code, written_member
 from capture.values.constant import ConstantValue
 from capture.values.instance_dict import InstanceDict
@@ -59,25 +68,19 @@ class UserObject(Value):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
+        found = or_else_asked(ctx, self, name, lambda: self._read(ctx, name))
+        return found if found is not None else self._fallback(ctx, name)
+
+    def _read(self, ctx: Tracer, name: str) -> Value | None:
+        """The attribute by ``__getattribute__``; None where nobody has one of that name."""
         ctx.rely_on_member(self.cls, name)
+        getter: object = self.cls.__getattribute__
+        # Its own ``__getattribute__`` runs first, and may call ``object``'s (``plain_attribute``).
+        if isinstance(getter, FunctionType):
+            return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
         # A weak proxy's type is not the type of what it shows, so that nothing found on it would be right.
         if issubclass(self.cls, _PROXIES):
             ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()}, which stands for another object, is read")
-        try:
-            found = self._own_attribute(ctx, name)
-        except UserRaised as raised:
-            # Code of the program's says that there is none, as a property that misses something else.
-            if not hasattr(self.cls, "__getattr__") or not issubclass(raised.value.python_type(), AttributeError):
-                raise
-            return self._missing(ctx, name)
-        return found if found is not None else self._fallback(ctx, name)
-
-    def _own_attribute(self, ctx: Tracer, name: str) -> Value | None:
-        """What the class's ``__getattribute__`` gives; None where ``object``'s gives nothing."""
-        getter: object = self.cls.__getattribute__
-        # Its own runs first, and may call ``object``'s (``plain_attribute``).
-        if isinstance(getter, FunctionType):
-            return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
         return self.plain_attribute(ctx, name)
 
     def plain_attribute(self, ctx: Tracer, name: str) -> Value | None:
@@ -133,12 +136,8 @@ class UserObject(Value):
         return ctx.wrap(held, AttrSource(self.source, name))
 
     def _fallback(self, ctx: Tracer, name: str) -> Value:
-        """The answer for a name that neither the object nor its class has."""
-        self.absent(ctx, name)
-        return self._missing(ctx, name)
-
-    def _missing(self, ctx: Tracer, name: str) -> Value:
         """The answer of ``__getattr__``, or the error of a name that nobody has."""
+        self.absent(ctx, name)
         handler = held_by(self.cls, "__getattr__")
         if handler is not None:
             return ctx.call(ctx.literal(handler), [self, ConstantValue(name)])

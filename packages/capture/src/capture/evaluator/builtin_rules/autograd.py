@@ -19,8 +19,9 @@ from capture.evaluator.world import World
 from capture.guards.sources import AttrSource
 from capture.reasons import Kind, Reason
 from capture.recording.graph import memory_of
+from capture.recording.regions import is_in_region
 from capture.torch_versions import set_grad_enabled
-from capture.values.autograd_leaves import History, has_known_history, keep
+from capture.values.autograd_leaves import History, has_known_history, is_leaf, keep
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import FALSE, NONE, TRUE, is_none
 from capture.values.identity import rely_on_none_of
@@ -167,8 +168,6 @@ def _insist_on_known_histories(ctx: World, tensors: Iterable[TensorValue]) -> No
 def _leaves(ctx: World, losses: Sequence[TensorValue]) -> list[TensorValue]:
     """The leaves that the history of the losses leads to; each has to be a tensor of this graph."""
     history = History([loss.fake for loss in losses])
-    if any(id(leaf) in history.origins for leaf in ctx.leaves):
-        ctx.keep_leaves_outside()
     leaves = []
     for origin in history.origins:
         # By the identity of the fake.
@@ -190,8 +189,16 @@ def _is_leaf(ctx: Tracer, value: TensorValue) -> bool:
     return value.attribute(ctx, "is_leaf").truth(ctx)
 
 
-def _rely_on_a_plain_leaf(ctx: Tracer, leaf: TensorValue) -> None:
-    """Relies on a leaf from outside being a leaf in later calls, and on nobody watching its gradient."""
+def _rely_on_a_plain_leaf(ctx: World, leaf: TensorValue) -> None:
+    """Relies on a leaf from outside being a leaf in later calls, and on nobody watching its gradient.
+
+    Of one that was made in the graph nothing has to be relied on: whoever could ask for its gradient later is told by
+    what leaves the graph, and then CPython makes it.  In a checkpoint it is made twice.
+    """
+    if any(made is leaf.fake for made in ctx.leaves):
+        if not is_leaf(leaf.fake) or is_in_region(leaf.node):
+            ctx.keep_leaves_outside()
+        return
     if leaf.source is None or not (leaf.fake.is_leaf and leaf.obj.is_leaf):
         ctx.stop(Kind.AUTOGRAD, f"`backward()` reaches {leaf.describe()}, which is no leaf or was made in the graph")
     assert leaf.source is not None
@@ -229,12 +236,22 @@ def _accumulate(
     with _grad_mode(ctx, create_graph, [*grads.values(), *held.values()]):
         for leaf, grad in grads.items():
             if not isinstance(held[leaf], TensorValue):
-                leaf.set_attribute(ctx, "grad", _own(ctx, leaf, grad, taken, create_graph=create_graph))
+                _give(ctx, leaf, _own(ctx, leaf, grad, taken, create_graph=create_graph))
             # Out of place: the sum has a history, which a write in place would change under others.
             elif create_graph:
-                leaf.set_attribute(ctx, "grad", ctx.record(torch.add, [held[leaf], grad], {}))
+                _give(ctx, leaf, ctx.record(torch.add, [held[leaf], grad], {}))
             else:
                 ctx.record("add_", [held[leaf], grad], {}, method=True)
+
+
+def _give(ctx: World, leaf: TensorValue, grad: Value) -> None:
+    """Makes it the gradient of a leaf: an effect, unless nobody but this frame has the leaf."""
+    if leaf.source is not None:
+        leaf.set_attribute(ctx, "grad", grad)
+    elif isinstance(grad, TensorValue):
+        ctx.changed(leaf)
+        leaf.written["grad"] = grad
+        grad.is_a_gradient = True
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
-from capture.values.function import BuiltinValue, FunctionValue, PartialValue
+from capture.values.function import BuiltinValue, FunctionValue
+from capture.values.partial import PartialValue
 
 _ASSIGNED: Sequence[str] = functools.WRAPPER_ASSIGNMENTS
 

@@ -12,10 +12,11 @@ from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.classes import ClassValue, PythonModuleValue
 from capture.values.constant import ConstantValue, boolean, differs_from_itself
-from capture.values.function import BuiltinValue, CellValue, FunctionValue, PartialValue
+from capture.values.function import BuiltinValue, CellValue, FunctionValue
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
 from capture.values.own_methods import own_method
+from capture.values.partial import PartialValue
 from capture.values.sequence import ListValue, SequenceValue, SetValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue

@@ -21,8 +21,9 @@ from capture.values.base import Tracer, Value, callable_type, derives, held_by, 
 from capture.values.classes import ClassValue, SuperValue, bind
 from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, is_none
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
-from capture.values.function import BoundMethod, FunctionValue, PartialValue
+from capture.values.function import BoundMethod, FunctionValue
 from capture.values.module import ModuleValue
+from capture.values.partial import PartialValue
 from capture.values.sequence import SliceValue, TupleValue, require_plain_tuple
 from capture.values.user_object import UserObject, lookup
 

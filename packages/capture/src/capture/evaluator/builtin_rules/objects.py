@@ -32,8 +32,9 @@ from capture.values.base import (
 )
 from capture.values.classes import ClassValue, bind
 from capture.values.constant import NONE, TRUE, ConstantValue, boolean, plain_text
-from capture.values.function import BuiltinValue, FunctionValue, PartialValue
+from capture.values.function import BuiltinValue, FunctionValue
 from capture.values.module import TORCHS, ModuleValue
+from capture.values.partial import PartialValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject, is_missing, lookup

@@ -23,7 +23,8 @@ from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.classes import ClassValue, PythonModuleValue, SuperValue
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.finalizers import require_quiet_attribute, require_quiet_end
-from capture.values.function import BuiltinValue, CellValue, NamespaceValue, PartialValue
+from capture.values.function import BuiltinValue, CellValue, NamespaceValue
+from capture.values.partial import PartialValue
 
 
 @opcode("LOAD_CONST")

@@ -13,8 +13,9 @@ import torch.func
 from capture.values.classes import ClassValue, SuperValue
 from capture.values.constant import NONE, UNBOUND, ConstantValue
 from capture.values.context import TorchContext
-from capture.values.function import BoundMethod, BuiltinValue, CellValue, FunctionValue, PartialValue
+from capture.values.function import BoundMethod, BuiltinValue, CellValue, FunctionValue
 from capture.values.made_class import MemberValue
+from capture.values.partial import PartialValue
 from capture.values.tensor import TensorMethod
 from capture.values.transform import TransformValue
 from capture.values.triton_kernel import LaunchValue
