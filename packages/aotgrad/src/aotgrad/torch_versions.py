@@ -208,8 +208,9 @@ INSIDES = Insides(
             essential=True,
         ),
         Inside("torch._C._functorch.maybe_current_level", "which says whether `vmap` runs", _NOTHING, essential=True),
+        Inside("torch.ops.aten._grouped_mm", "whose fake refuses types", "graphs with such products run eagerly"),
         Inside("torch._C._is_any_autocast_enabled", "which says whether a caller casts", _NOTHING, essential=True),
-        Inside("torch._C._DisableAutocast", "which keeps autocast out of a gradient of a gradient", _AGAIN),
+        Inside("torch._C._DisableAutocast", "which keeps autocast out of second gradients and of writes", _AGAIN),
         Inside(
             "torch.autograd._is_checkpoint_valid",
             "which says whether all gradients are asked for",
