@@ -3,19 +3,28 @@
 Torch asks which library will convolve, to know how the result is laid out, and the choice depends on the batch.  What
 is convolved tells as well, whoever computes it: what is laid out plainly gives such a result, and on CPUs images of
 which some have their channels last give images that have.
+
+Views are here because torch's rule in Python makes one size after the other by dividing what is left: where 4 was asked
+for, the result has `h // (h // 4)`, every question after that is about all of it, and a few windows cut out of images
+and put back took minutes.  Kernels take the sizes that are asked for, and so does the rule here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from capture.torch_versions import FakeTensorMode, OpOverload, suggest_memory_format
 
+if TYPE_CHECKING:  # sizes that do not vary need no sympy
+    import sympy
+
 Answer = Callable[..., Any]
+Size: TypeAlias = int | torch.SymInt
 
 
 def _has_symbolic_sizes(operand: object) -> bool:
@@ -57,6 +66,67 @@ def _convolved_backward(
     )
 
 
+def _viewed(x: Tensor, shape: Sequence[Size]) -> Tensor | None:
+    """The same memory in another shape; None where torch has to tell, or to complain of."""
+    numel = x.numel()
+    if x.layout != torch.strided or not x.dim() or not shape or not _told((numel, *x.stride(), *shape)) or numel == 0:
+        return None
+    sizes = _complete(numel, shape)
+    strides = None if sizes is None else _strides_of_view(x.shape, x.stride(), sizes)
+    return None if strides is None else x.as_strided(sizes, strides)
+
+
+def _complete(numel: Size, shape: Sequence[Size]) -> list[Size] | None:
+    """The sizes, of which one may be for us to find; None where they do not fit."""
+    unknown = [dim for dim, size in enumerate(shape) if isinstance(size, int) and size == -1]
+    if not unknown:
+        return list(shape)
+    known = math.prod(size for dim, size in enumerate(shape) if dim != unknown[0])
+    if len(unknown) > 1 or known == 0 or numel % known != 0:
+        return None
+    return [numel // known if dim == unknown[0] else size for dim, size in enumerate(shape)]
+
+
+def _strides_of_view(old: Sequence[Size], strides: Sequence[Size], sizes: Sequence[Size]) -> list[Size] | None:
+    """The strides of a view; None where there is no such view.
+
+    Memory without gaps is a chunk, which whole sizes have to fill, from the innermost outwards.  Which chunks there are
+    is seen of the sizes at hand; what is asked is only that each is one, and that those sizes fill it.  That two chunks
+    are not one is not asked: sizes that fill both fill one as well, with the same strides.
+    """
+    found: list[Size] = []
+    left = list(sizes)
+    base: Size = strides[-1]
+    length: Size = 1
+    for dim in range(len(old) - 1, -1, -1):
+        length = length * old[dim]
+        if dim and (old[dim - 1] == 1 or _equal(strides[dim - 1], length * base)):
+            continue
+        filled: Size = 1
+        while left and (_now(filled) < _now(length) or left[-1] == 1):
+            found.append(filled * base)
+            filled = filled * left.pop()
+        if not _equal(filled, length):
+            return None
+        base, length = strides[dim - 1], 1
+    return None if left else found[::-1]
+
+
+def _equal(one: Size, other: Size) -> bool:
+    """True if two numbers are equal at the sizes at hand, in which case they have to be at others."""
+    return _now(one) == _now(other) and bool(one == other)
+
+
+def _now(number: Size) -> int:
+    """What a number is at the sizes at hand."""
+    return int(number.node.hint) if isinstance(number, torch.SymInt) else number
+
+
+def _told(numbers: Sequence[Size]) -> bool:
+    """True if the sizes at hand tell all of these numbers, and not the data."""
+    return all(isinstance(number, int) or number.node.has_hint() for number in numbers)
+
+
 def _empty(like: Tensor, sizes: Sequence[object], layout: torch.memory_format) -> Tensor:
     return torch.empty(tuple(sizes), dtype=like.dtype, device=like.device, memory_format=layout)
 
@@ -80,18 +150,45 @@ def _spread(option: Sequence[object], dims: int) -> list[object]:
 _ANSWERS: Mapping[OpOverload, Answer] = {
     torch.ops.aten.convolution.default: _convolved,
     torch.ops.aten.convolution_backward.default: _convolved_backward,
+    torch.ops.aten.view.default: _viewed,
+    torch.ops.aten._unsafe_view.default: _viewed,
 }
+
+
+_LEVELS = 4  # of operations in a size: what a convolution leaves has as many
 
 
 class SymbolicSizesMode(FakeTensorMode):
     """The mode that makes fakes, with answers of ours for operators where torch's would guard on a size."""
 
+    cache_enabled: bool
+
     def __torch_dispatch__(self, func: object, types: Any, args: Any = (), kwargs: Any = None) -> object:
-        answer = None if self.shape_env is None else _ANSWERS.get(func)
         # Only with symbols: a number cannot be guarded on, so that torch's own answer holds.
-        if answer is not None and _has_symbolic_sizes(args[0]):
+        if self.shape_env is None or not _has_symbolic_sizes(args[0] if args else None):
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        answer = _ANSWERS.get(func)
+        if answer is not None:
             with self:
                 result = answer(*args, **(kwargs or {}))
             if result is not None:
                 return result
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        return self._computed(func, types, args, kwargs)
+
+    def _computed(self, func: object, types: Sequence[type], args: Sequence[Tensor], kwargs: object) -> object:
+        """Torch's answer, computed where sizes are deep, of which it is not quicker to remember any: torch makes what
+        it remembers anew by its sizes, and asks of those whether they fit the memory."""
+        remembers = self.cache_enabled
+        self.cache_enabled = remembers and not any(_is_deep(size) for size in args[0].shape)
+        try:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        finally:
+            self.cache_enabled = remembers
+
+
+def _is_deep(size: int | torch.SymInt) -> bool:
+    return isinstance(size, torch.SymInt) and _has_levels(size.node.expr, _LEVELS + 1)
+
+
+def _has_levels(expression: sympy.Basic, levels: int) -> bool:
+    return levels == 0 or any(_has_levels(part, levels - 1) for part in expression.args)
