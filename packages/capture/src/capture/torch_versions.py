@@ -163,6 +163,7 @@ INSIDES = Insides(
         Inside("torch._foreach_mul", "which a fused optimizer's step is made of", _BREAK),
         Inside("torch._foreach_copy_", "which a fused optimizer's step is made of", _BREAK),
         Inside("torch.ops.aten._grouped_mm", "whose fake refuses types", "products by groups of these are CPython's"),
+        Inside("torch.ops.aten._unsafe_view", "which is a view to fakes", "views of products keep torch's rule"),
         Inside("torch.ops.aten._foreach_sub", "which refuses truths", "truths in lists are subtracted from by CPython"),
         Inside(
             "torch.ops.aten._foreach_sub_", "which refuses truths", "truths in lists are subtracted from by CPython"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor
 
-from capture.torch_versions import FakeTensorMode, OpOverload, suggest_memory_format
+from capture.torch_versions import FakeTensorMode, OpOverload, aten, suggest_memory_format
 
 if TYPE_CHECKING:  # sizes that do not vary need no sympy
     import sympy
@@ -150,8 +150,8 @@ def _spread(option: Sequence[object], dims: int) -> list[object]:
 _ANSWERS: Mapping[OpOverload, Answer] = {
     torch.ops.aten.convolution.default: _convolved,
     torch.ops.aten.convolution_backward.default: _convolved_backward,
-    torch.ops.aten.view.default: _viewed,
-    torch.ops.aten._unsafe_view.default: _viewed,
+    aten.view.default: _viewed,
+    aten._unsafe_view.default: _viewed,
 }
 
 
