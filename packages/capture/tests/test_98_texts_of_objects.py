@@ -150,3 +150,53 @@ def outcome_of_reading(function, size, owner):
         return function(torch.ones(size), owner).tolist()
     except AttributeError as error:
         return str(error)
+
+
+class Own(OSError):
+    """Its text is C's, behind code of its own."""
+
+    def __str__(self):
+        return f"own {super().__str__()}"
+
+
+ARGUMENTS = {
+    OSError: (2, "m", "f"),
+    Own: (2, "m", "f"),
+    SyntaxError: ("m", ("f.py", 3, 1, "t")),
+    ImportError: ("m",),
+    UnicodeDecodeError: ("utf8", b"x", 0, 1, "bad"),
+    UnicodeEncodeError: ("utf8", "x", 0, 1, "bad"),
+    UnicodeTranslateError: ("x", 0, 1, "bad"),
+    ExceptionGroup: ("m", [ValueError(1)]),
+    KeyError: ("m",),
+    StopIteration: ("m",),
+    SystemExit: ("m",),
+    NameError: ("m",),
+}
+TEXTS = {
+    "str": lambda x, e: str(e),
+    "f": lambda x, e: f"{e}",
+    "repr": lambda x, e: repr(e),
+    "%s": lambda x, e: "%s" % e,  # noqa: UP031
+    "of another": lambda x, e: str(ValueError(e)),
+}
+MEMBERS = ("filename", "strerror", "msg", "reason", "name")
+
+
+def made_and_changed(cls, member):
+    made = cls(*ARGUMENTS[cls])
+    if hasattr(made, member):
+        setattr(made, member, "other")
+    return made
+
+
+@pytest.mark.parametrize("form", TEXTS)
+@pytest.mark.parametrize("cls", ARGUMENTS)
+def test_the_text_of_an_exception_tells_of_its_members(cls, form):
+    program = TEXTS[form]
+    compiled = capture.optimize("eager")(lambda x, e: (x + 1, program(x, e))[1])
+    made = capture.optimize("eager")(lambda x: (x + 1, program(x, cls(*ARGUMENTS[cls])))[1])
+    assert made(torch.ones(2)) == program(None, cls(*ARGUMENTS[cls]))
+    for member in ("", *MEMBERS):
+        expected, given = made_and_changed(cls, member), made_and_changed(cls, member)
+        assert compiled(torch.ones(2), given) == program(None, expected)

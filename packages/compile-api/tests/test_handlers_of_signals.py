@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import signal
 import sys
+import threading
 
 import pytest
 import torch
@@ -96,3 +97,48 @@ def test_a_handler_calls_what_is_compiled_while_something_else_is():
         compile_api.compile(torch.nn.Linear(3, 4))(torch.ones(2, 3)).sum().backward()
     assert len(seen) > 10
     torch.testing.assert_close(seen, [expected] * len(seen))
+
+
+class TimeIsUp(Exception):
+    pass
+
+
+class TimeIsUpAtOnce(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("which", [1, 2], ids=["before the break", "behind it"])
+@pytest.mark.parametrize("error", [TimeIsUp, TimeoutError, TimeIsUpAtOnce, KeyboardInterrupt])
+def test_what_a_handler_raises_is_met_by_what_surrounds_the_place(error, which):
+    """Where a part behind a break is compiled, it is the function's own ``with`` and ``try`` that are around it."""
+    met, lock, compiled = [], threading.Lock(), itertools.count(1)
+
+    def handler(number, frame):
+        raise error("time")
+
+    def backend(graph, inputs):
+        if next(compiled) == which:
+            signal.raise_signal(signal.SIGUSR1)
+        return graph.forward
+
+    def program(x):
+        try:
+            with lock:
+                x = x * 2
+                print(end="")
+                x = x + x.item()
+                return x.sin()
+        except error as caught:
+            met.append((str(caught), caught.__context__, caught.__suppress_context__, lock.locked()))
+            return None
+
+    region = compile_api.compile(program, backend=backend)
+    with handled(handler):
+        if which == 1:  # nothing of the function has happened yet
+            with pytest.raises(error):
+                region(torch.ones(()))
+        else:
+            assert region(torch.ones(())) is None
+            assert met == [("time", None, False, False)]
+    assert not lock.locked()
+    assert region(torch.ones(())) == program(torch.ones(()))

@@ -85,12 +85,14 @@ def carried() -> Iterator[None]:
         _wrap(wrapped, Surroundings.now())
         with carrying():
             yield
+        return
     except Delivered as delivered:
         if state.PROCESS.of_thread.carrying:
             raise
-        raise delivered.error from None
+        arrived = delivered.error
     finally:
         _unwrap(wrapped)
+    raise arrived  # and not in the handler, where what carried it would be its context
 
 
 def let_through(error: BaseException) -> None:

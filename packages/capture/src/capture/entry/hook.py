@@ -136,13 +136,18 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[object, 
     except RecursionError:  # the engine runs the frame as it is
         raise
     except Delivered as delivered:
-        raise delivered.error from None
+        arrived = delivered.error
     # A continuation has no ``try`` of the program around its call: the error is raised where the continuation stands.
     except BaseException as error:
         raising = config.continuations.raising(code, error)
         if raising is None:
             raise
         return raising  # what surrounds the place in the user's function handles it
+    # Here and not in the handler, where what carried it would be its context.
+    raising = config.continuations.raising(code, arrived)
+    if raising is None:
+        raise arrived
+    return raising
 
 
 def _verdict_with_notices(config: Config, inputs: Inputs, location: Location) -> Verdict:

@@ -88,8 +88,17 @@ def exception_to_repr(ctx: Tracer, value: ExceptionValue) -> Value:
     return _text(ctx, value, "__repr__")
 
 
+_SHOW_MEMBERS = tuple(
+    cls.__str__
+    for cls in (OSError, ImportError, SyntaxError, UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError)
+)
+"""Texts that are made of members which C holds beside the arguments, as the name of a file is."""
+
+
 def _text(ctx: Tracer, value: ExceptionValue, name: str) -> Value:
     """The text of an exception whose arguments are constants, made by the real class."""
+    if name == "__str__" and value.cls.__str__ in _SHOW_MEMBERS:
+        ctx.stop(Kind.TEXT, f"{value.describe()} is turned into text")
     if isinstance(getattr(value.cls, name), FunctionType):
         method = value.special(ctx, name)
         assert method is not None
@@ -118,7 +127,8 @@ def _argument_like(ctx: Tracer, value: Value) -> object:
     if not isinstance(value, ExceptionValue):
         return constant_of(ctx, value)
     # The text of what holds it would run the program's code, on an object that is not the program's.
-    if isinstance(value.cls.__repr__, FunctionType) or isinstance(value.cls.__str__, FunctionType):
+    own = isinstance(value.cls.__repr__, FunctionType) or isinstance(value.cls.__str__, FunctionType)
+    if own or value.cls.__str__ in _SHOW_MEMBERS:
         raise NotConstant
     return _exception_like(ctx, value)
 
