@@ -88,16 +88,21 @@ def exception_to_repr(ctx: Tracer, value: ExceptionValue) -> Value:
     return _text(ctx, value, "__repr__")
 
 
-_SHOW_MEMBERS = tuple(
+_SHOW_MEMBERS: tuple[object, ...] = tuple(
     cls.__str__
     for cls in (OSError, ImportError, SyntaxError, UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError)
 )
 """Texts that are made of members which C holds beside the arguments, as the name of a file is."""
 
 
+def _shows_members(value: ExceptionValue) -> bool:
+    method: object = value.cls.__str__
+    return method in _SHOW_MEMBERS
+
+
 def _text(ctx: Tracer, value: ExceptionValue, name: str) -> Value:
     """The text of an exception whose arguments are constants, made by the real class."""
-    if name == "__str__" and value.cls.__str__ in _SHOW_MEMBERS:
+    if name == "__str__" and _shows_members(value):
         ctx.stop(Kind.TEXT, f"{value.describe()} is turned into text")
     if isinstance(getattr(value.cls, name), FunctionType):
         method = value.special(ctx, name)
@@ -128,7 +133,7 @@ def _argument_like(ctx: Tracer, value: Value) -> object:
         return constant_of(ctx, value)
     # The text of what holds it would run the program's code, on an object that is not the program's.
     own = isinstance(value.cls.__repr__, FunctionType) or isinstance(value.cls.__str__, FunctionType)
-    if own or value.cls.__str__ in _SHOW_MEMBERS:
+    if own or _shows_members(value):
         raise NotConstant
     return _exception_like(ctx, value)
 
