@@ -419,10 +419,9 @@ def _by_its_kernel(func: Callable[..., Any], *args: object, **kwargs: object) ->
         return func(*args, **kwargs)
 
 
-@early(nnf.multilabel_margin_loss)
-def multilabel_margin_loss(input: torch.Tensor, *args: object, **kwargs: object) -> Any:
-    """Calls the kernel: the rule in Python counts what stands behind the last label, too."""
-    return _by_its_kernel(nnf.multilabel_margin_loss, input, *args, **kwargs)
+# The rules in Python count what stands behind the last label, too, and scores that are NaN.
+for _loss in (nnf.multilabel_margin_loss, nnf.multi_margin_loss):
+    early(_loss)(partial(_by_its_kernel, _loss))
 
 
 @early(nnf.interpolate)
