@@ -1,6 +1,7 @@
 """Objects become text by the code of their class, wherever a program asks for it; `__getattr__` is asked for what a
 property misses."""
 
+import builtins
 import collections
 import datetime
 import decimal
@@ -152,6 +153,9 @@ def outcome_of_reading(function, size, owner):
         return str(error)
 
 
+BUILTIN = [cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)]
+
+
 class Own(OSError):
     """Its text is C's, behind code of its own."""
 
@@ -172,6 +176,7 @@ ARGUMENTS = {
     StopIteration: ("m",),
     SystemExit: ("m",),
     NameError: ("m",),
+    AttributeError: ("m",),
 }
 TEXTS = {
     "str": lambda x, e: str(e),
@@ -188,6 +193,11 @@ def made_and_changed(cls, member):
     if hasattr(made, member):
         setattr(made, member, "other")
     return made
+
+
+def test_each_text_in_c_is_tried():
+    """A class whose text C makes in a way of its own needs a row."""
+    assert {cls for cls in BUILTIN if "__str__" in vars(cls)} <= {*ARGUMENTS, BaseException, BaseExceptionGroup}
 
 
 @pytest.mark.parametrize("form", TEXTS)

@@ -5,40 +5,36 @@ Must not know: what runs on fakes.
 
 from __future__ import annotations
 
-import os
+import threading
 
 import torch
-
-from capture.forks import ProcessLock
 
 
 class OnceOnly:
     """How many threads have the rule lifted, and what the program made of it."""
 
     def __init__(self) -> None:
-        self._lock = ProcessLock()
-        self._process = os.getpid()
+        self._lock = threading.Lock()
         self._users = 0
         self._lifted_by_program = False
 
     def lift(self) -> None:
-        with self._lock.held():
-            self._forget_other_process()
+        with self._lock:
             self._users += 1
             if self._users == 1:
                 self._lifted_by_program = torch.is_warn_always_enabled()
                 torch.set_warn_always(True)
 
     def put_back(self) -> None:
-        with self._lock.held():
+        with self._lock:
+            # None in a child that was forked in between.
             self._users = max(0, self._users - 1)
             if not self._users:
                 torch.set_warn_always(self._lifted_by_program)
 
-    def _forget_other_process(self) -> None:
-        """Forgets the threads that a forked child does not have."""
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            if self._users:
-                self._users = 0
-                torch.set_warn_always(self._lifted_by_program)
+    def in_child(self) -> None:
+        """Puts the rule back in a forked child, where the threads that lifted it are not, nor one that has the lock."""
+        self._lock = threading.Lock()
+        if self._users:
+            self._users = 0
+            torch.set_warn_always(self._lifted_by_program)

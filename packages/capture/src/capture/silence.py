@@ -59,9 +59,9 @@ def _each_warning(action: str) -> Iterator[None]:
     It is put into the list that is there, which other threads may change meanwhile.  ``warnings.catch_warnings`` would
     put an older list in its place, and besides have Python give again what it gave once.
     """
-    pattern = _OfThread()
+    pattern, filters = _OfThread(), warnings.filters
     pattern.match = type  # says yes to any text
-    ours, filters = (action, pattern, Warning, None, 0), warnings.filters
+    ours = action, pattern, Warning, None, 0
     filters.insert(0, ours)  # type: ignore[attr-defined]
     state.PROCESS.once_only.lift()  # else what torch warns of once would count as given
     try:
@@ -69,6 +69,6 @@ def _each_warning(action: str) -> Iterator[None]:
     finally:
         state.PROCESS.once_only.put_back()
         # Another thread may have a copy in force, and put this list back later.
-        for each in (filters, warnings.filters):
+        for each in (filters,) if warnings.filters is filters else (filters, warnings.filters):
             with contextlib.suppress(ValueError):
                 each.remove(ours)  # type: ignore[attr-defined]

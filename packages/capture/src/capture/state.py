@@ -89,6 +89,7 @@ class State:
     places_that_warned: dict[str | tuple[str, type[Warning], int], int] = field(default_factory=dict)
     """The registry of places that warned, as Python keeps one for each module: ours, for all of them."""
     once_only: OnceOnly = field(default_factory=OnceOnly)
+    """The threads that have torch's warnings given each time, while they run on fakes."""
     collection_pause: CollectionPause = field(default_factory=CollectionPause)
     defining_operators: threading.RLock = field(default_factory=threading.RLock)
     """Held while an operator is defined: torch refuses a second definition."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from aotgrad.errors import Unsupported
-from aotgrad.torch_versions import DisableAutocast, is_any_autocast_enabled
+from aotgrad.torch_versions import DisableAutocast
 
 _MULTIPLY_ON_THE_WAY = frozenset((
     "tensordot", "pinverse", "linalg_pinv", "linalg_matrix_power", "matrix_power", "linalg_multi_dot", "chain_matmul",
@@ -20,9 +20,9 @@ _MULTIPLY_ON_THE_WAY = frozenset((
 
 
 def as_torch_casts(name: str, kwargs: Mapping[str, object], *, in_place: bool) -> AbstractContextManager[object]:
-    """The context in which the operator of this name runs below autograd."""
+    """The context in which the operator of this name runs within a region of autocast."""
     out = kwargs.get("out") is not None
-    if not (in_place or out) or not is_any_autocast_enabled():
+    if not (in_place or out):
         return nullcontext()
     if out and name in _MULTIPLY_ON_THE_WAY:
         raise Unsupported(f"{name} writes to `out` under autocast", "call it outside of autocast")

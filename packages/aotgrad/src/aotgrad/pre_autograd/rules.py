@@ -44,6 +44,7 @@ from aotgrad.torch_versions import (
     DisableTorchDispatch,
     TensorBase,
     engine_run_backward,
+    is_any_autocast_enabled,
     make_grads,
     native_batch_norm_legit,
     pytree,
@@ -101,7 +102,9 @@ class EarlyRules(TorchFunctionMode):
         func, kwargs = _torchs_own(func), dict(kwargs or {})
         with (
             functional.taken_apart() if torch.is_inference_mode_enabled() else nullcontext(),
-            as_torch_casts(_name(func), kwargs, in_place=_writes_in_place(func)),
+            as_torch_casts(_name(func), kwargs, in_place=_writes_in_place(func) and not isinstance(func, FunctionType))
+            if is_any_autocast_enabled()
+            else nullcontext(),
         ):
             result = self._run(func, args, kwargs)
         if func != _FORGETS_HOOKS:

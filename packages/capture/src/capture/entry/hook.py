@@ -476,3 +476,4 @@ def install() -> None:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_engine.forget_other_threads)
         os.register_at_fork(after_in_child=lambda: state.PROCESS.collection_pause.in_child())
+        os.register_at_fork(after_in_child=lambda: state.PROCESS.once_only.in_child())

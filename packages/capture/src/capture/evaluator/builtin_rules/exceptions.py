@@ -88,21 +88,22 @@ def exception_to_repr(ctx: Tracer, value: ExceptionValue) -> Value:
     return _text(ctx, value, "__repr__")
 
 
-_SHOW_MEMBERS: tuple[object, ...] = tuple(
-    cls.__str__
-    for cls in (OSError, ImportError, SyntaxError, UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError)
+_OF_ARGUMENTS: tuple[object, ...] = tuple(
+    method
+    for cls in (BaseException, KeyError, AttributeError, NameError, BaseExceptionGroup)
+    for method in (cls.__str__, cls.__repr__)
 )
-"""Texts that are made of members which C holds beside the arguments, as the name of a file is."""
+"""Texts that are made of the arguments alone; others in C are of members beside them, as the name of a file is."""
 
 
-def _shows_members(value: ExceptionValue) -> bool:
-    method: object = value.cls.__str__
-    return method in _SHOW_MEMBERS
+def _shows_members(value: ExceptionValue, name: str) -> bool:
+    method: object = getattr(value.cls, name)
+    return not isinstance(method, FunctionType) and method not in _OF_ARGUMENTS
 
 
 def _text(ctx: Tracer, value: ExceptionValue, name: str) -> Value:
     """The text of an exception whose arguments are constants, made by the real class."""
-    if name == "__str__" and _shows_members(value):
+    if _shows_members(value, name):
         ctx.stop(Kind.TEXT, f"{value.describe()} is turned into text")
     if isinstance(getattr(value.cls, name), FunctionType):
         method = value.special(ctx, name)
@@ -133,7 +134,7 @@ def _argument_like(ctx: Tracer, value: Value) -> object:
         return constant_of(ctx, value)
     # The text of what holds it would run the program's code, on an object that is not the program's.
     own = isinstance(value.cls.__repr__, FunctionType) or isinstance(value.cls.__str__, FunctionType)
-    if own or _shows_members(value):
+    if own or _shows_members(value, "__str__") or _shows_members(value, "__repr__"):
         raise NotConstant
     return _exception_like(ctx, value)
 

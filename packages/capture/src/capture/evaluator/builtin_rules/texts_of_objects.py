@@ -14,6 +14,7 @@ from capture.values.mapping import DictValue
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, SequenceValue, TupleValue
 from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
 
@@ -118,9 +119,11 @@ def format_constant(ctx: Tracer, value: ConstantValue, spec: Value | None = None
 
 @rule(format, kinds=(None,))
 def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
-    method: object = getattr(value.python_type(), "__format__", None)
-    if _is_programs(method):
+    cls = value.python_type()
+    method: object = cls.__format__
+    if _is_programs(method) and root_package(cls) != "torch":  # a tensor's shows what it holds
         return _said(ctx, method, value, ConstantValue("") if spec is None else spec)
-    if method is not object.__format__ or (spec is not None and spec.constant()):
+    plain = method is object.__format__ or isinstance(value, TensorValue)
+    if not plain or (spec is not None and spec.constant()):
         ctx.stop(Kind.TEXT, f"{value.describe()} is formatted")
     return ctx.call_builtin(str, [value], {})
