@@ -126,6 +126,7 @@ def stack_call(plan: StackPlan, parts: Sequence[Call]) -> Call:
     whole: Call = source.build("layers")["call"]
     whole.is_final = finals.is_final  # type: ignore[attr-defined]
     whole.all_or_nothing = plan.all_or_nothing  # type: ignore[attr-defined]
+    whole.raises_where_noted = True  # type: ignore[attr-defined]
     whole.stacks = plan.stacks  # type: ignore[attr-defined]
     return whole
 

@@ -20,7 +20,7 @@ from torch import fx
 from aotgrad.stacks.borders import Crossing, best_border, convolves
 from aotgrad.stacks.keys import Keys, operands
 from aotgrad.stacks.modes import come_back, modes_at, sets_grad
-from aotgrad.stacks.stretches import LEAST_SAVED, Stretch, stretches
+from aotgrad.stacks.stretches import LEAST_SAVED, SMALLEST_LAYER, Stretch, stretches
 from aotgrad.tensors.functional import memory_of
 
 
@@ -145,7 +145,8 @@ class _Splitter:
                 continue
             layers = self._layers(stretch)
             # A border may have cost a layer: whether what is left saves enough is asked once more.
-            if (len(layers.runs) - 1) * sum(map(weight, layers.runs[0])) >= LEAST_SAVED:
+            work = sum(map(weight, layers.runs[0]))
+            if (len(layers.runs) - 1) * work >= LEAST_SAVED and _hands_on_little(layers, work):
                 return layers
         return None
 
@@ -232,6 +233,12 @@ class _Splitter:
             made[node] = graph.node_copy(node, made.__getitem__)
         graph.output(tuple(made[layers.runs[0][offset]] for offset in layers.read))
         return fx.GraphModule(self._gm, graph)
+
+
+def _hands_on_little(layers: _Layers, work: int) -> bool:
+    """True if layers compute many operators for each value that others read.  Runs of operators over a list, as
+    optimizers have them, hand on one for each tensor: those fuse side by side, as one kernel of the whole list."""
+    return len(layers.read) * SMALLEST_LAYER <= max(work, 2 * SMALLEST_LAYER)
 
 
 def _is_direct(node: fx.Node) -> bool:

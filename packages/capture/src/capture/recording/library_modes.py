@@ -82,6 +82,7 @@ class PuttingModesBack:
         self.compiled = compiled
         self.devices = devices
         self.all_or_nothing = getattr(compiled, "all_or_nothing", False)
+        self.raises_where_noted = getattr(compiled, "raises_where_noted", False)
         self.is_final = getattr(compiled, "is_final", None)
 
     def __call__(self, *args: object) -> object:

@@ -2,6 +2,7 @@
 
 A backend that changes nothing before all that may raise is done says so: what it returns has ``all_or_nothing = True``.
 If that may have an ``is_final``, a function of an error that says of it that something was written before it came.
+One whose parts do, so that only operators that capture noted may raise after a write, has ``raises_where_noted = True``.
 Any other may run the graph as it is written, operator by operator.  Inputs that are written before the last operator
 that may raise, or of which that is not certain, are then copied ahead of each call; of the others, which are those that
 optimizers and counters write at the end, a count of changes tells whether they were written.  What was made in
@@ -143,6 +144,7 @@ def undoing(
     if getattr(compiled, "all_or_nothing", False):
         return compiled
     journal = graph.mode.journal
+    doubtful = {} if getattr(compiled, "raises_where_noted", False) else journal.before_doubtful
     copied: list[int] = []
     watched: list[int] = []
     switched: list[int] = []
@@ -158,7 +160,7 @@ def undoing(
         # Written only where nothing may raise any more, so that a copy would be for nothing; or, in doubt, kept all
         # the same.
         if memory not in journal.before_raising and not example.is_inference():
-            (copied if taken_back and memory in journal.before_doubtful else watched).append(place)
+            (copied if taken_back and memory in doubtful else watched).append(place)
         elif taken_back:
             copied.append(place)
         elif may_end_earlier and journal.raising_after[memory] is not None:
