@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from capture.recording import rollback
 from torch import nn
 
 import compile_api
+from capture.recording import rollback
 
 OPTIMIZERS = {
     "SGD": {"lr": 0.1, "momentum": 0.9},

@@ -2,7 +2,7 @@
 
 A backend that changes nothing before all that may raise is done says so: what it returns has ``all_or_nothing = True``.
 If that may have an ``is_final``, a function of an error that says of it that something was written before it came.
-One whose parts do, so that only operators that capture noted may raise after a write, has ``raises_where_noted = True``.
+One whose parts do, so that only operators that capture noted may raise after a write, has ``raises_where_noted``.
 Any other may run the graph as it is written, operator by operator.  Inputs that are written before the last operator
 that may raise, or of which that is not certain, are then copied ahead of each call; of the others, which are those that
 optimizers and counters write at the end, a count of changes tells whether they were written.  What was made in
