@@ -437,6 +437,8 @@ class Machine:
         code = frame.code
         for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
             value = frame.slots.get(name, UNBOUND)
+            if name in code.co_cellvars or name in code.co_freevars:
+                value = realize(self, value)  # a continuation is given the cell itself, which nothing has read yet
             content = value.content if isinstance(value, CellValue) else value
             if content is not UNBOUND and not name.startswith(".stack"):
                 found[name] = content

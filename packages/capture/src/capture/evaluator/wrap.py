@@ -56,7 +56,7 @@ from capture.values.base import (
     module_name,
     trusted,
 )
-from capture.values.classes import ClassValue, PythonModuleValue
+from capture.values.classes import ClassValue, PythonModuleValue, SuperValue
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.context_var import ContextVarValue
 from capture.values.exception import ExceptionValue
@@ -311,6 +311,16 @@ def wrap_method(ctx: World, obj: MethodType, source: Source) -> Value:
     ctx.guard(source, "type", MethodType)
     receiver = ctx.wrap(obj.__self__, AttrSource(source, "__self__"))
     return BoundMethod(receiver, ctx.wrap(obj.__func__, AttrSource(source, "__func__")))
+
+
+@wraps(super)
+def wrap_super(ctx: World, obj: Any, source: Source) -> Value:
+    """What ``super()`` gave: to a continuation, or to whom the program hands it on."""
+    ctx.guard(source, "type", super)
+    if obj.__self__ is None:
+        ctx.stop(Kind.SUPER, f"{source.expression()} is a `super` without an object")
+    ctx.guard(AttrSource(source, "__thisclass__"), "is", obj.__thisclass__)
+    return SuperValue(obj.__thisclass__, ctx.wrap(obj.__self__, AttrSource(source, "__self__")))
 
 
 @wraps(functools.partial)

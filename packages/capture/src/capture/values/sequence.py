@@ -181,7 +181,9 @@ class SetValue(Value):
     """A set of hashable values; equal keys are one entry, as in Python."""
 
     def __init__(self, keys: Iterable[Any], source: Source | None = None, cls: type = set) -> None:
-        self.entries: dict[object, Value] = dict(keys)
+        self.entries: dict[object, Value] = {}
+        for key, item in keys:
+            self.entries.setdefault(key, item)  # of equal items (1 and True) the first stays, as in C
         self.source = source
         self.cls = cls
 

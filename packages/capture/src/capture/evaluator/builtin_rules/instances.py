@@ -210,11 +210,11 @@ def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mappin
     # Named tuples, and the return types of torch's functions.
     elif new is tuple.__new__ or hasattr(cls, "n_sequence_fields"):
         require_plain_tuple(ctx, cls)
-        return TupleValue(ctx.call_builtin(list, list(args), {}).elements(ctx), cls=cls)
+        made = TupleValue(ctx.call_builtin(list, list(args), {}).elements(ctx), cls=cls)
     else:
         return None
     # A ``__new__`` may give something else, which then is not initialised.
-    if isinstance(made, UserObject) and derives(made.cls, cls) and isinstance(init, FunctionType):
+    if isinstance(made, (UserObject, TupleValue)) and derives(made.cls, cls) and isinstance(init, FunctionType):
         ctx.call(bind(ctx, init, _owner(cls, "__init__"), "__init__", made), args, kwargs)
     elif isinstance(made, ContainerObject):
         ctx.call_builtin(init, [made, *args], kwargs)

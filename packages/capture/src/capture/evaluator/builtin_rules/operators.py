@@ -431,5 +431,7 @@ def merge(ctx: Tracer, left: DictValue, right: DictValue) -> Value:
     leave_subclass(ctx, left, right)
     merged = DictValue(cls=left.cls)
     merged.default_factory = left.default_factory
-    merged.entries = {**left.entries, **right.entries}
+    # Of equal keys the left one stays, with the value of the right one.
+    taken = {hashed: (left.entries.get(hashed, entry)[0], entry[1]) for hashed, entry in right.entries.items()}
+    merged.entries = {**left.entries, **taken}
     return merged

@@ -102,8 +102,9 @@ def _super_here(ctx: Tracer, frame: Frame) -> Value:
     """``super()``: the class is in the frame's closure, the receiver is its first variable."""
     cell, names = frame.slots.get("__class__"), frame.code.co_varnames
     cls = realize(ctx, frame.cell("__class__").content) if cell is not None else None
-    first = frame.slots.get(names[0], UNBOUND) if names else UNBOUND
-    receiver = realize(ctx, first.content if isinstance(first, CellValue) else first)
+    # Looked into only now: a continuation is given the cell itself, which nothing has read yet.
+    first = realize(ctx, frame.slots.get(names[0], UNBOUND)) if names else UNBOUND
+    receiver = realize(ctx, first.content) if isinstance(first, CellValue) else first
     if not isinstance(cls, ClassValue) or receiver is UNBOUND:
         ctx.stop(Kind.SUPER, "`super()` is called where it does not work")
     return SuperValue(cls.cls, receiver)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import BuiltinFunctionType
+
 from capture.values.mapping import DictValue, DictView
 from capture.values.sequence import ListValue, SetValue, SliceValue, TupleValue
 from capture.writing.writer import Writer, builds
@@ -10,19 +13,21 @@ from capture.writing.writer import Writer, builds
 @builds(TupleValue)
 def build_tuple(writer: Writer, value: TupleValue) -> None:
     plain = value.cls is tuple
-    named = hasattr(value.cls, "_fields")
-    # Past ``__new__`` of the named tuple, which takes its items one by one and may be the program's.
-    if named:
-        writer.emit.load_callable(tuple.__new__)
+    # Past ``__new__`` and ``__init__`` of the program, which have run and may take other arguments.
+    if not plain:
+        writer.emit.load_callable(_new_in_c(value.cls))
         writer.emit.load_const(value.cls)
-    elif not plain:
-        writer.emit.load_callable(value.cls)
     writer.emit.build_tuple(writer.load_all(value.items))
     if not plain:
-        writer.emit.call(2 if named else 1)
+        writer.emit.call(2)
     if value.items:
         writer.emit.copy()
         writer.keep(value, "tuple")
+
+
+def _new_in_c(cls: type) -> Callable[..., object]:
+    """``__new__`` of the nearest class that has one made in C: of tuples, or of sizes and the results of operators."""
+    return next(base.__new__ for base in cls.__mro__ if isinstance(vars(base).get("__new__"), BuiltinFunctionType))
 
 
 @builds(ListValue)
