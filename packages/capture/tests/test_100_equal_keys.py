@@ -11,9 +11,9 @@ import capture
 KEYS = (1, True, 1.0)
 FORMS = {
     "set": lambda x, a, b, c: {a, b, c},
-    "set()": lambda x, a, b, c: set((a, b, c)),
+    "set()": lambda x, *keys: set(keys),
     "frozenset()": lambda x, a, b, c: frozenset([a, b, c]),
-    "set comprehension": lambda x, a, b, c: {k for k in (a, b, c)},
+    "set comprehension": lambda x, *keys: {k for k in keys if k},
     "| of sets": lambda x, a, b, c: {a} | {b, c},
     "& of sets": lambda x, a, b, c: {a, b} & {b, c},
     "- of sets": lambda x, a, b, c: {a, b} - {c},
@@ -23,7 +23,7 @@ FORMS = {
     "add": lambda x, a, b, c: _changed({a, c}, "add", b),
     "update of a set": lambda x, a, b, c: _changed({a}, "update", [b, c]),
     "dict": lambda x, a, b, c: {a: "a", b: "b", c: "c"},
-    "dict()": lambda x, a, b, c: dict([(a, "a"), (b, "b"), (c, "c")]),
+    "dict()": lambda x, *keys: dict(zip(keys, "abc", strict=True)),
     "dict comprehension": lambda x, a, b, c: {k: n for n, k in enumerate((a, b, c))},
     "| of dicts": lambda x, a, b, c: {a: "a"} | {b: "b", c: "c"},
     "|= of a dict": lambda x, a, b, c: _changed({a: "a"}, "__ior__", {b: "b", c: "c"}),

@@ -1,4 +1,4 @@
-"""Subclasses of tuple: their own `__new__` and `__init__` run once, as in CPython, and not again where they are built."""
+"""Subclasses of tuple: their own `__new__` and `__init__` run once, and not again where they are built."""
 
 import collections
 

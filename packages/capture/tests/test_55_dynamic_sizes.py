@@ -400,3 +400,22 @@ def test_all_lengths_of_a_cache_vary_at_once():
         tokens, positions = torch.rand(2, length), torch.arange(at, at + length)
         assert torch.equal(compiled(tokens, positions, ours), step(tokens, positions, theirs))
     assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 3
+
+
+def test_a_float_that_varies_is_refused_by_int64_as_in_eager():
+    def program(x, number):
+        try:
+            return x + 1, (lambda: torch.tensor(number, dtype=torch.int64))()
+        except RuntimeError as error:
+            return str(error)
+
+    region = capture.optimize("eager")(program)
+    for number in (0.1, 0.5, 1e300, 3.0, math.inf):
+        assert repr(region(torch.ones(2), number)) == repr(program(torch.ones(2), number))
+
+
+def test_integers_beyond_those_of_torch_are_pythons():
+    program = lambda x, n: (x + 1, n << 70, n**2)
+    region = capture.optimize("eager", strict=True)(program)
+    for n in (5, 10**18, 2**63 - 1, 2**63, 7):
+        assert region(torch.ones(2), n)[1:] == program(torch.ones(2), n)[1:]

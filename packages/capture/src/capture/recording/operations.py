@@ -292,6 +292,8 @@ def _number(ctx: Recording, node: fx.Node, result: Any) -> Value:
     """A symbol as the program's number; a constant where sizes cancelled out, as in ``n - n``."""
     expression = result.node.expr
     if not expression.free_symbols:
+        if isinstance(result, torch.SymInt) and not expression.is_Integer:  # torch's infinity of integers
+            ctx.stop(Kind.DYNAMIC_SIZE, "an integer is beyond the sizes that torch computes with")
         return ConstantValue(
             result.node.maybe_as_int() if isinstance(result, torch.SymInt) else result.node.pytype(expression)
         )

@@ -155,7 +155,8 @@ def _held_by_all(kinds: frozenset[torch.dtype], cls: type, fills: bool) -> _Rang
 
     A float beside integers makes floats, unless it fills them.
     """
-    floats, whole = kinds & _FLOATS, (kinds & _WHOLE if cls is int or fills else frozenset())
+    whole = kinds & _WHOLE if cls is int else kinds & {*_WHOLE, torch.int64} if fills else frozenset()
+    floats = kinds & _FLOATS
     limits = [*map(torch.finfo, floats), *map(torch.iinfo, whole)]
     if not limits or (cls is int and min(limit.max for limit in limits) >= _LARGE):
         return None
