@@ -16,6 +16,9 @@ class Costs:
 
     shared: int = 4
     """A value with several users is computed in each of them if it costs no more (additions; a load is one)."""
+    often: int = 12
+    """A value is stored if users repeat it over outer axes and would do so much more work for each element:
+    ``python -m benchmarks.corpus swin_v2 cait``."""
     largest_tree: int = 80
     """An expression that costs more is given memory, so that trees stay small whatever the graph."""
     most_reads: int = 16
@@ -44,8 +47,6 @@ class Costs:
     """Nests that fusion tries to merge with one: keeps compile time from growing with the square of the graph."""
     recent_readers: int = 4
     """Readers of one buffer that it looks at, the last ones: likewise."""
-    recomputed: int = 32
-    """A value of an earlier pass is computed again in a later one if it costs no more."""
     most_buffers: int = 32
     """Buffers of a kernel: bounds what a compiler and a reader have to hold."""
     most_statements: int = 160
@@ -70,6 +71,13 @@ class CpuCosts:
     """Instructions that an elementary function counts for."""
     unrolled: int = 4
     """Accumulators that take turns, where each addition would wait for the one before: an addition's latency."""
+    recomputed: int = 8
+    """A value of an earlier pass is computed again in a later one if it costs no more: ``python -m benchmarks.passes``."""
+    picked: int = 4
+    """Work that an element picked at a place counts for, beyond a load: likewise."""
+    worth_a_pass: int = 25
+    """A value is stored if an operator that goes over it several times would do more work in all for an element:
+    likewise."""
     many_turns: int = 64
     """Turns of a loop from which on its accesses alone decide which axis runs along the lanes."""
     smallest_tiled: int = 64
@@ -119,6 +127,8 @@ class GpuCosts:
     cheap: int = 24
     """A value that takes no more bytes to compute again than to read is computed again up to this cost: memory traffic
     counts."""
+    recomputed: int = 32
+    """A value of an earlier pass is computed again in a later one if it costs no more."""
     large_table: int = 1 << 22
     """Gradients of tables of fewer elements are written as fast as kernels are started."""
     programs: int = 512

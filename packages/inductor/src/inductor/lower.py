@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,9 +21,9 @@ from torch.fx.node import map_arg
 from inductor import costs
 from inductor.deps import UNDECLARED_WRITES
 from inductor.errors import UnsupportedGraph
-from inductor.ir.expr import Expr, Load, has_checks, loads
+from inductor.ir.expr import Expr, has_checks, loads
 from inductor.ir.graph import Graph
-from inductor.ir.index import ONE, Index, Symbol
+from inductor.ir.index import Index, Symbol
 from inductor.ir.program import Bind, Buffer, Ref
 from inductor.lowerings.attention import attend
 from inductor.lowerings.context import Context
@@ -40,7 +40,6 @@ from inductor.lowerings.values import (
     Tensor,
     broadcast_to,
     convert,
-    cost,
     is_number,
     load,
     strided,
@@ -53,6 +52,7 @@ from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
 from inductor.rewrites.views import behind_outputs, is_view
 from inductor.torch_versions import OpOverload, aten, pytree, schema_of
+from inductor.worth_memory import deserves_memory
 
 CONVERSIONS = frozenset((aten._to_copy.default, torch.ops.prims.convert_element_type.default))
 PICKS = frozenset((
@@ -306,7 +306,7 @@ class _Lowerer:
             return value
         users = len(node.users) + self.more_users[node]
         partial = self._makes_much_wait(node, value)
-        if partial or node in self.needs_memory or _deserves_memory(value, users):
+        if partial or node in self.needs_memory or deserves_memory(node, value, users):
             value = self.ctx.realize(value, self.ctx.strides_of(node))
             if partial and value.base is not None:
                 self.ctx.partial.add(value.base)
@@ -558,31 +558,6 @@ def _is_readable(value: torch.Tensor) -> bool:
     if value.dtype not in EIGHTHS or value.device.type != "cuda":
         return False
     return not torch.cuda.is_available() or torch.cuda.get_device_capability(value.device) >= (8, 9)
-
-
-def _deserves_memory(value: Tensor, users: int) -> bool:
-    """True if storing the value once is better than computing it in each of its users."""
-    work, reads = cost(value.expr, costs.ANY.largest_tree), list(loads(value.expr))
-    if work > costs.ANY.largest_tree or len(reads) > costs.ANY.most_reads:
-        return True
-    if (
-        # Memory traffic decides on a GPU: cheap values are recomputed if that reads no more bytes than loading them
-        # would.
-        value.device.type == "cuda"
-        and work <= costs.GPU.cheap
-        and 0 < _bytes_read(value, reads) <= value.dtype.itemsize
-    ):
-        return False
-    return users > 1 and work > costs.ANY.shared
-
-
-def _bytes_read(value: Tensor, reads: Iterable[Load]) -> int:
-    """The bytes read to make one element, without reads that repeat along some axis; 0 where that is not known."""
-    whole = sum(size != ONE for size in value.sizes)
-    if any(load.bindings for load in reads):
-        return 0  # nobody knows how many
-    places = {(load.buffer, load.index, load.dtype.itemsize) for load in reads if len(load.index.symbols) == whole}
-    return sum(width for _, _, width in places)
 
 
 def _may_be_view(node: Node) -> bool:

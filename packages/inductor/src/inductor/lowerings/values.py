@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import torch
 
+from inductor import costs
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, apply, cast, rewrite, substitute, walk
 from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
 from inductor.ir.program import Buffer
@@ -233,6 +234,12 @@ def cost(expr: Expr, limit: int = 1 << 30) -> int:
         if total > limit:
             break
     return total
+
+
+def cost_again(expr: Expr, device: torch.device) -> int:
+    """The work of computing one element once more.  A CPU picks elements at places one by one, not in vectors."""
+    picked = sum(len(node.bindings) for node in walk(expr) if isinstance(node, Load)) if device.type == "cpu" else 0
+    return cost(expr) + picked * costs.CPU.picked
 
 
 def unread(expr: Expr, symbols: Iterable[Symbol]) -> frozenset[Symbol]:

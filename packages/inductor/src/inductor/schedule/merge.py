@@ -17,7 +17,7 @@ from inductor.ir.expr import Apply, Expr, Load, Result, loads, rewrite, substitu
 from inductor.ir.graph import Nest
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store
-from inductor.lowerings.values import cost
+from inductor.lowerings.values import cost_again
 from inductor.schedule.align import Overlay, overlay, permutation
 
 
@@ -259,7 +259,9 @@ class _Merger:
         if (name, place) in self.again:
             return self.again[name, place]
         needed = _closure(name, self.loops[number].body)
-        if needed is None or sum(cost(let.value) for let in needed) > costs.ANY.recomputed:
+        device = self.first.device
+        most = (costs.CPU if device.type == "cpu" else costs.GPU).recomputed
+        if needed is None or sum(cost_again(let.value, device) for let in needed) > most:
             return None
         # It would read memory that this very kernel writes, in a loop before: then it may as well be read itself.
         if any(load.buffer in self.stored for let in needed for load in loads(let.value)):
