@@ -286,6 +286,9 @@ def methods_of_constants(
     """The family of methods of strings, numbers and the like on constants: immutable receivers make them pure."""
     # The class that a method of C belongs to.
     owner = None if isinstance(function, type) else getattr(function, "__objclass__", None)
+    # Of ``object``, which members of an enum have attributes by: these write, or read what may be written.
+    if getattr(function, "__name__", "") in ("__setattr__", "__delattr__", "__getattribute__"):
+        return None
     if owner in _IMMUTABLE and args and isinstance(args[0], ConstantValue):
         return fold(ctx, function, args, kwargs)
     if module_name(function) in ("math", "cmath", "_operator", "operator") and callable(function):
