@@ -288,3 +288,14 @@ def test_defaults_that_a_function_is_given_count():
         return inner()
 
     assert capture.optimize("eager")(f)(torch.ones(1)) == 5
+
+
+def test_a_method_of_object_writes_an_attribute_of_a_tensor():
+    def f(x):
+        made = x + 1
+        made.a = 1
+        object.__setattr__(made, "a", 8)
+        return made, made.a, object.__getattribute__(made, "a")
+
+    made, *read = capture.optimize("eager")(f)(torch.ones(1))
+    assert [made.a, *read] == [8, 8, 8]

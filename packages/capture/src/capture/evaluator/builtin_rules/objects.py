@@ -252,6 +252,12 @@ def plain_reading(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value:
     return found
 
 
+@rule(object.__setattr__, object.__delattr__, object.__getattribute__, kinds=((ConstantValue, TensorValue),))
+def leave_access(ctx: Tracer, owner: Value, *operands: Value) -> Value:
+    """Members of an enum and tensors have attributes, too, past which nothing is computed or recorded."""
+    return ctx.stop(Kind.ATTRIBUTE, f"an attribute of {owner.describe()} is reached by a method of `object`")
+
+
 @rule(TORCHS["__getattr__"], kinds=(ModuleValue, ConstantValue))
 def module_reading(ctx: Tracer, owner: ModuleValue, name: ConstantValue) -> Value:
     text = _as_name(ctx, name)
