@@ -61,6 +61,7 @@ from capture.values.base import LazyValue, Value, realize
 from capture.values.class_guards import ReliedClasses
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
+from capture.values.dicts_of_objects import DictsOfObjects
 from capture.values.effects import Effects
 from capture.values.exception import ExceptionValue
 from capture.values.finalizers import require_quiet_change
@@ -96,6 +97,7 @@ class Machine:
         self.grad_mode = self.grad_mode_left = torch.is_grad_enabled()
         self._balanced = False
         self._met = MetObjects(inputs)
+        self._dicts = DictsOfObjects()
         self.keys = SearchedKeys()
         self.classes = ReliedClasses(lambda: self.location() if self.frames else None)
         self.stepper = Stepper(self, signals)
@@ -172,6 +174,7 @@ class Machine:
         self.stops.let_go()
         self.effects.let_go()
         self._met.forget()
+        self._dicts.let_go()
         self.graph.mode.remembered = None  # which knows the mode
         for kept in (self.tensors, self.defined, self.classes):
             kept.clear()
@@ -284,11 +287,14 @@ class Machine:
         # to one object is relied on.
         # An object that is met on a path as well is that value; else a path is made up, which begins at the object.
         known = self._met.find(obj)
+        if known is None and type(obj) is dict:
+            known = self._dicts.view(self, obj)
         if known is not None:
             self._met.rely_on_one_object(self, known, obj, source)
             return known
         value = wrap_object(self, obj, source)
         self._met.remember(obj, value)
+        self._dicts.meet(self, obj, value)
         self.classes.add(obj if issubclass(type(obj), type) else type(obj))
         if isinstance(value, TensorValue):
             self.tensors[id(value.fake)] = value
@@ -324,10 +330,13 @@ class Machine:
     def namespace(self, contents: dict[str, Any], source: Source | None, *, trusted: bool) -> NamespaceValue:
         """The value of a module's globals, one for all functions that share them."""
         known = self._met.find(contents)
-        if not isinstance(known, NamespaceValue):
-            known = NamespaceValue(contents, source, trusted=trusted)
-            self._met.remember(contents, known)
-        return known
+        if isinstance(known, NamespaceValue):
+            return known
+        made = NamespaceValue(contents, source, trusted=trusted)
+        if known is not None:  # as the `__dict__` of its module
+            self._dicts.join(self, made, known)
+        self._met.remember(contents, made)
+        return made
 
     def known(self, obj: object) -> Value | None:
         return self._met.find(obj)
@@ -391,6 +400,7 @@ class Machine:
         Writes through one path were not seen on another.
         """
         self._met.rely_on_separate(self, self.effects.changed())
+        self._dicts.rely_on_separate(self, self.effects.changed())
 
     def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
         return rehearsed(self, self.frames, given)
@@ -418,6 +428,7 @@ class Machine:
         # What came before relied on the value to stay: evaluation restarts, and stops where that began.
         if value in self.effects.final:
             self.stop_earlier(self.effects.final[value])
+        self._dicts.before_a_change(self, value)
         require_quiet_change(self, value)
         self.stops.note_change()
         self.effects.note(value)

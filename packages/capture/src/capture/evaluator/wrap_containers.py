@@ -33,6 +33,7 @@ from capture.values.base import LazyValue, Value
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.mapping import DictValue, ObjectKey, is_compared_by_code
 from capture.values.sequence import ListValue, OutsideList, SetValue, TupleValue, require_plain_tuple
+from capture.values.user_object import instance_dict
 
 
 @wraps(list)
@@ -91,7 +92,9 @@ def wrap_tuple_subclass(ctx: World, obj: tuple[object, ...], source: Source) -> 
     ctx.guard(source, "type", type(obj))
     ctx.guard(source, "length", len(obj))
     items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
-    return TupleValue(items, source, type(obj))
+    value = TupleValue(items, source, type(obj))
+    value.held = instance_dict(obj)
+    return value
 
 
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
@@ -186,6 +189,11 @@ def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[object, object], source
     # The dict of a class may be written through the class alone, which is guarded as a class.
     if "__module__" not in shown and sys.getrefcount(shown) > _HELD_BY_A_PROXY:
         ctx.stop(Kind.MAPPING, f"`{source.expression()}` shows a dict that others hold, and may change")
+    # The members of a class, which one is not told but by a path through it (`ClassValue.attribute`).
+    if "__module__" in shown and not (isinstance(source, AttrSource) and source.name == "__dict__"):
+        if ctx.effects.classes:
+            ctx.stop(Kind.MAPPING, f"`{source.expression()}` shows members of a class, and some were written")
+        ctx.effects.shows_classes = True
     if not isinstance(source, ConstSource):
         ctx.guard(ShownSource(source), "keys", tuple(obj))
     value = DictValue(source, MappingProxyType)

@@ -43,6 +43,17 @@ class Changes(Protocol):
         """True if members of a class were written."""
 
     @property
+    def shows_classes(self) -> bool:
+        """True if the members of some class are looked at as a mapping."""
+
+    @property
+    def namespaces(self) -> bool:
+        """True if globals of a module were written."""
+
+    def changed(self) -> list[Value]:
+        """The objects from before that were changed."""
+
+    @property
     def contexts(self) -> Sequence[Value]:
         """Torch's contexts that were entered and not left, in their order."""
 
@@ -361,6 +372,20 @@ def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
             return ctx.call_builtin(bind_member, [value, ctx.literal(cls), ctx.literal(name)], {})
     rely_on_no_member(ctx, cls.__mro__, name)
     return ctx.throw(AttributeError, f"'{type_name(cls)}' object has no attribute '{name}'")
+
+
+def own_attribute(ctx: Tracer, value: Value, held: Mapping[str, object], name: str) -> Value | None:
+    """What an object holds by this name before its class is asked; None where it has no such, which is relied on."""
+    kind = type(held_by(value.python_type(), name))
+    if hasattr(kind, "__set__") or hasattr(kind, "__delete__"):
+        return None
+    if value.source is None:
+        ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {value.describe()} is read")
+    path = KeySource(DictSource(value.source), name)
+    if name in held:
+        return ctx.wrap(held[name], path)
+    ctx.guard(path, "absent")
+    return None
 
 
 def or_else_asked(ctx: Tracer, value: Value, name: str, read: Callable[[], _Read]) -> _Read | Value:

@@ -33,7 +33,8 @@ from capture.values.base import (
 )
 from capture.values.bound_methods import BOUND
 from capture.values.constant import ConstantValue
-from capture.values.function import BoundMethod, BuiltinValue
+from capture.values.function import BoundMethod, BuiltinValue, NamespaceValue
+from capture.values.instance_dict import dict_to_read
 from capture.values.own_methods import is_asked_for_what_is_missing, own_method
 
 
@@ -132,11 +133,14 @@ class ClassValue(Value):
         simple = simple and not any(hasattr(type(held), special) for special in ("__set__", "__delete__"))
         simple = simple and (value is None or not hasattr(value.python_type(), "__get__"))
         # ``is_shown``: somebody holds the ``__dict__``, which would not show what is written here.
-        if not simple or not _has_plain_instances(self.cls) or self.is_shown or self.source is None:
+        shown = self.is_shown or ctx.effects.shows_classes
+        if not simple or not _has_plain_instances(self.cls) or shown or self.source is None:
             ctx.stop(Kind.CLASS_ATTRIBUTE, f"the attribute `{name}` of {self.describe()} is assigned")
         # Deleting what is not there raises; CPython finds the words.
         if value is None and self.written.get(name) is None and (name in self.written or name not in vars(self.cls)):
             ctx.stop(Kind.CLASS_ATTRIBUTE, f"the attribute `{name}` of {self.describe()} is deleted, which has none")
+        if value is not None and self.written.get(name, value) is None and name in vars(self.cls):
+            ctx.stop(Kind.CLASS_ATTRIBUTE, f"`{name}` of {self.describe()} is deleted and assigned, which moves it")
         if name not in self.written and name not in vars(self.cls):
             rely_on_no_member(ctx, [self.cls], name)
         ctx.changed(self)
@@ -249,6 +253,13 @@ class PythonModuleValue(Value):
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         names = vars(self.module)
+        if name == "__dict__":
+            return dict_to_read(ctx, self, self.module)
+        if ctx.effects.namespaces and isinstance(known := ctx.known(names), NamespaceValue) and name in known.written:
+            written = known.written[name]
+            if written is None or hasattr(type(self.module), name):
+                ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()} is read, a global that was deleted")
+            return realize(ctx, written)
         handler = names.get("__getattr__")
         # A module's own ``__getattr__`` is asked for what is missing only.
         is_known = name in names or hasattr(type(self.module), name)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 from capture.guards.sources import Source
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, type_name
+from capture.values.base import Tracer, Value, own_attribute, type_name
 from capture.values.own_methods import own_method
 
 
@@ -30,6 +31,14 @@ class ConstantValue(Value):
         if (method := own_method(self.value, "__bool__", "__len__")) is not None:
             ctx.stop(Kind.SPECIAL_METHOD, f"`{method}` of the program's own says whether {self.describe()} is true")
         return bool(self.value)
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        found: Value | None = None
+        if isinstance(self.value, enum.Enum):  # a member keeps attributes beside its value
+            if name == "__dict__":
+                ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()} is read")
+            found = own_attribute(ctx, self, object.__getattribute__(self.value, "__dict__"), name)
+        return found if found is not None else super().attribute(ctx, name)
 
     def elements(self, ctx: Tracer) -> list[Value]:
         if isinstance(self.value, (str, bytes, range, frozenset)):

@@ -44,6 +44,8 @@ class Effects:
         self.clocks: list[ClockReading] = []  # in their order
         self.taken: list[Taken] = []
         self.classes = False  # whether members of some were written
+        self.shows_classes = False  # whether the members of one are looked at by a path that does not tell which
+        self.namespaces = False  # whether globals of some were
         self.final: dict[Value, Any] = {}  # what must not change any more; else evaluation stops where that began
         self._watched: list[dict[Value, list[Value]]] = []  # what changes while somebody watches, for each who does
 
@@ -55,6 +57,7 @@ class Effects:
         if value.source is not None or isinstance(value, NamespaceValue):
             self._changed.setdefault(value)
             self.classes |= isinstance(value, ClassValue)
+            self.namespaces |= isinstance(value, NamespaceValue)
         # Nothing to replay, but it may be part of a circle that only `let_go` breaks.
         elif type(value).let_go is not Value.let_go:
             self._made.setdefault(value)

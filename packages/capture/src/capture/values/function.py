@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import (
@@ -16,6 +17,7 @@ from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize, type_attribute
 from capture.values.bound_methods import BOUND, attribute_of_bound
 from capture.values.constant import UNBOUND, ConstantValue
+from capture.values.instance_dict import dict_to_read
 
 
 class CellValue(Value):
@@ -91,6 +93,8 @@ class FunctionValue(Value):
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name in self.attributes:
             return self.attributes[name]
+        if name == "__dict__" and self.real is not None and self.source is not None:
+            return dict_to_read(ctx, self, self.real)
         # A real one is asked, and what it says is guarded by its path.
         if self.real is not None and self.source is not None:
             try:
@@ -122,8 +126,8 @@ class FunctionValue(Value):
         return ctx.throw(AttributeError, f"'function' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
-        # A real function is left to CPython; of one made here, these two are no attributes but what a call goes by.
-        if self.real is not None or value is None or name in ("__code__", "__defaults__"):
+        # A real function is left to CPython; of one made here, what a call goes by, and what takes some values only.
+        if self.real is not None or value is None or not _is_a_mark(ctx, name, value):
             super().set_attribute(ctx, name, value)
         assert value is not None
         # Set on the function when it is built, if it leaves.
@@ -138,6 +142,13 @@ class FunctionValue(Value):
 
     def describe(self) -> str:
         return f"the function `{self.qualname}`"
+
+
+def _is_a_mark(ctx: Tracer, name: str, value: Value) -> bool:
+    """True if a function only keeps what is assigned: its names are texts, and what C reads else is no mark."""
+    if name in ("__name__", "__qualname__"):
+        return realize(ctx, value).python_type() is str
+    return name in ("__doc__", "__module__", "__annotations__") or not hasattr(vars(FunctionType).get(name), "__set__")
 
 
 def docstring(code: CodeType) -> str | None:
@@ -237,8 +248,24 @@ class BuiltinValue(Value):
             return attribute_of_bound(ctx, self.function, self.receiver, name)
         if self.receiver is not None and name == "__self__":
             return self.receiver
+        if self.receiver is None and isinstance(self.function, functools._lru_cache_wrapper):
+            return self._of_memoised(ctx, name)
         try:
             # What is in C says the same in every call.
+            return ctx.literal(getattr(self.function, name))
+        except AttributeError as error:
+            ctx.throw(AttributeError, *error.args)
+
+    def _of_memoised(self, ctx: Tracer, name: str) -> Value:
+        """An attribute of a function that remembers its answers, to which programs add their own."""
+        if name == "__dict__":
+            return ctx.stop(Kind.ATTRIBUTE, f"the `__dict__` of {self.describe()} is read")
+        held = vars(self.function)
+        if name in held and self.source is not None:
+            return ctx.wrap(held[name], KeySource(DictSource(self.source), name))
+        if self.source is not None:
+            ctx.guard(KeySource(DictSource(self.source), name), "absent")
+        try:
             return ctx.literal(getattr(self.function, name))
         except AttributeError as error:
             ctx.throw(AttributeError, *error.args)

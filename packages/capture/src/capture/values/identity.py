@@ -239,6 +239,11 @@ def _by_origin(values: Sequence[Value]) -> tuple[list[Source], list[Source]]:
     return [path for path in paths if comes_with_the_call(path)], [p for p in paths if not comes_with_the_call(p)]
 
 
+def rely_on_distinct_paths(ctx: Tracer, first: Sequence[Source], rest: Sequence[Source]) -> None:
+    """Relies on what the first lead to being different objects, and none of those that the rest lead to."""
+    _guard_distinct(ctx, first, rest)
+
+
 _NAMED = 3
 
 

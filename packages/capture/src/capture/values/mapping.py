@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterator
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 from capture.guards.sources import DictSource, KeySource, Source
@@ -149,6 +149,7 @@ class DictValue(Value):
 
     def put(self, ctx: Tracer, key: Value, value: Value) -> None:
         hashed = key_of(ctx, key)
+        self._insist_on_writing(ctx)
         ctx.changed(self)
         kept = self.entries.get(hashed)
         self.moves += kept is None
@@ -158,6 +159,7 @@ class DictValue(Value):
 
     def remove(self, ctx: Tracer, key: Value) -> Value | None:
         hashed = key_of(ctx, key)
+        self._insist_on_writing(ctx)
         if hashed not in self.entries:
             return None
         ctx.changed(self)
@@ -165,6 +167,10 @@ class DictValue(Value):
         item = realize(ctx, self.entries.pop(hashed)[1])
         ctx.effects.take(ctx, self, item)
         return item
+
+    def _insist_on_writing(self, ctx: Tracer) -> None:
+        if self.cls is MappingProxyType:
+            ctx.stop(Kind.MAPPING, f"{self.describe()} is written, which is read-only")
 
     def elements(self, ctx: Tracer) -> list[Value]:
         return [key for key, _ in self.entries.values()]

@@ -9,6 +9,7 @@ from capture.guards.sources import AttrSource, DictSource, KeySource, Source
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
+from capture.values.instance_dict import dict_to_read
 from capture.values.mapping import DictValue
 
 _PARTS = ("func", "args", "keywords", "__dict__", "__class__")
@@ -60,6 +61,8 @@ class PartialValue(Value):
             return ctx.wrap(self.obj.args, AttrSource(self.source, name))
         if name == "keywords" and self.keywords is not None:
             return self.keywords
+        if name == "__dict__" and self.source is not None and self.obj is not None:
+            return dict_to_read(ctx, self, self.obj)
         if name in _PARTS:
             return super().attribute(ctx, name)
         return self._other_attribute(ctx, name)

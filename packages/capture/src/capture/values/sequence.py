@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 
 from capture.guards.sources import Source
 from capture.reasons import Kind
-from capture.values.base import LazyValue, NotConstant, Tracer, Value, or_else_asked, realize, settled
+from capture.values.base import LazyValue, NotConstant, Tracer, Value, or_else_asked, own_attribute, realize, settled
 
 
 class SequenceValue(Value):
@@ -108,6 +108,9 @@ class OutsideList(ListValue):
 class TupleValue(SequenceValue):
     """A tuple, ``torch.Size``, named tuple or one of torch's return types."""
 
+    held: Mapping[str, object] | None = None
+    """The ``__dict__`` of a real one, which instances of subclasses may have."""
+
     def constant(self) -> Any:
         items = self._constants()
         if self.cls is tuple or self.cls is torch.Size:
@@ -122,6 +125,8 @@ class TupleValue(SequenceValue):
         ctx.rely_on_member(self.cls, name)
         if name in fields and type(inspect.getattr_static(self.cls, name)).__name__ in _GETTERS_OF_ITEMS:
             return self.item(ctx, fields.index(name))
+        if self.held is not None and (own := own_attribute(ctx, self, self.held, name)) is not None:
+            return own
         read = super().attribute
         return or_else_asked(ctx, self, name, lambda: read(ctx, name))
 

@@ -89,8 +89,9 @@ class UserObject(Value):
         owner, member = lookup(self.cls, name)
         if name == "__class__" and owner is object:
             return ctx.literal(self.cls)
-        if name == "__dict__" and isinstance(member, GetSetDescriptorType):
-            return self._dict(ctx)
+        # A getter for classes that a statement makes; for some of C's (``SimpleNamespace``) it is a member like a slot.
+        if name == "__dict__" and isinstance(member, (GetSetDescriptorType, MemberDescriptorType)):
+            return self.instance_view(ctx)
         # Properties and slots come before the instance's dict; functions and plain members behind it.
         if member is not _MISSING and is_data_descriptor(member):
             return self._data_descriptor(ctx, owner, member, name)
@@ -209,7 +210,7 @@ class UserObject(Value):
             known = TypeSource(self.source)
         return None if known is None else AttrSource(known, name)
 
-    def _dict(self, ctx: Tracer) -> Value:
+    def instance_view(self, ctx: Tracer) -> Value:
         """The ``__dict__``, whose names are relied on in their order."""
         if self.is_of_thread:
             ctx.stop(Kind.ATTRIBUTE, f"the `__dict__` of {self.describe()} is read")
@@ -217,8 +218,13 @@ class UserObject(Value):
             held = instance_dict(self.obj) if self.source is not None else None
             if held is not None:
                 assert self.source is not None
+                # Met by itself before: a write to either of the two ends the graph (`dicts_of_objects`).
+                if (met := ctx.known(held)) is not None:
+                    return met
                 ctx.guard(DictSource(self.source), "keys", tuple(held))
             self._view = InstanceDict(self)
+            if held is not None:
+                ctx.stand_for(held, self._view)
         return self._view
 
     def instance_entries(self) -> Iterator[tuple[str, Value]]:
@@ -232,7 +238,7 @@ class UserObject(Value):
                 yield name, written
         # New names come last, and so do those that were deleted in between.
         for name, value in self.overlay.items():
-            if value is not None and (name not in held or name in self.deleted):
+            if value is not None and (name not in held or name in self.deleted) and not is_kept_in_c(self.cls, name):
                 yield name, value
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -303,7 +309,8 @@ class UserObject(Value):
         """The names in the instance's dict as they are by now, in its order."""
         held = self._instance_dict()
         names = [name for name in held if self.overlay.get(name, self) is not None and name not in self.deleted]
-        return names + [name for name, value in self.overlay.items() if value is not None and name not in names]
+        written = (name for name, value in self.overlay.items() if value is not None and name not in names)
+        return names + [name for name in written if not is_kept_in_c(self.cls, name)]
 
     # -- the rest of Python's questions --------------------------------------------------------------------------
 
@@ -358,6 +365,11 @@ def _no_place(cls: type, name: str, member: object) -> str:
     if member is not _MISSING:
         return f"'{cls.__name__}' object attribute '{name}' is read-only"
     return f"'{cls.__name__}' object has no attribute '{name}'{NO_DICT}"
+
+
+def is_kept_in_c(cls: type, name: str) -> bool:
+    """True for a slot and what is like one, ``__context__`` of an exception: no entry of the object's ``__dict__``."""
+    return isinstance(lookup(cls, name)[1], (MemberDescriptorType, GetSetDescriptorType))
 
 
 def is_filled(slot: MemberDescriptorType, obj: object) -> bool:

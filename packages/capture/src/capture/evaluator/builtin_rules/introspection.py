@@ -11,8 +11,11 @@ from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import Value, held_by
+from capture.values.classes import PythonModuleValue
 from capture.values.constant import ConstantValue
+from capture.values.function import FunctionValue
 from capture.values.mapping import DictValue
+from capture.values.partial import PartialValue
 from capture.values.sequence import ListValue
 from capture.values.user_object import UserObject
 
@@ -30,6 +33,8 @@ def variables(ctx: World, *operands: Value) -> Value:
     """``vars()``; without an argument the variables of the function."""
     if not operands:
         return local_variables(ctx)
+    if isinstance(operands[0], (FunctionValue, PartialValue, PythonModuleValue)):
+        return operands[0].attribute(ctx, "__dict__")
     if not isinstance(operands[0], UserObject):
         ctx.stop(Kind.ATTRIBUTE, f"`vars()` of {operands[0].describe()}")
     if not operands[0].cls.__dictoffset__ and held_by(operands[0].cls, "__dict__") is None:

@@ -252,6 +252,12 @@ def plain_reading(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value:
     return found
 
 
+@rule(object.__setattr__, object.__delattr__, object.__getattribute__, kinds=((ConstantValue, TensorValue),))
+def leave_access(ctx: Tracer, owner: Value, *operands: Value) -> Value:
+    """Members of an enum and tensors have attributes, too, past which nothing is computed or recorded."""
+    return ctx.stop(Kind.ATTRIBUTE, f"an attribute of {owner.describe()} is reached by a method of `object`")
+
+
 @rule(TORCHS["__getattr__"], kinds=(ModuleValue, ConstantValue))
 def module_reading(ctx: Tracer, owner: ModuleValue, name: ConstantValue) -> Value:
     text = _as_name(ctx, name)
@@ -286,6 +292,9 @@ def methods_of_constants(
     """The family of methods of strings, numbers and the like on constants: immutable receivers make them pure."""
     # The class that a method of C belongs to.
     owner = None if isinstance(function, type) else getattr(function, "__objclass__", None)
+    # Of ``object``, which members of an enum have attributes by: these write, or read what may be written.
+    if getattr(function, "__name__", "") in ("__setattr__", "__delattr__", "__getattribute__"):
+        return None
     if owner in _IMMUTABLE and args and isinstance(args[0], ConstantValue):
         return fold(ctx, function, args, kwargs)
     if module_name(function) in ("math", "cmath", "_operator", "operator") and callable(function):
