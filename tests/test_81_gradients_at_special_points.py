@@ -1,4 +1,4 @@
-"""First and second gradients at zeros, kinks, infinities, NaN and ends of a dtype are eager's, as is which of them there are.
+"""First and second gradients at zeros, kinks, infinities and NaN are eager's, as is which of them there are.
 
 All operators of torch's list that work element by element, activations, losses and their like; many share one compiled
 function.  A run draws some of them; ``SWEEPS=all`` runs all.
@@ -27,21 +27,41 @@ pytestmark = [
 ALL = os.environ.get("SWEEPS") == "all"
 TOGETHER = 12
 WIDE = 64  # elements of whole vectors: behind the last of them torch's kernels may give others
-SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, math.inf, -math.inf, math.nan, 1e30, -1e30, 1e-30, 3.0, -3.0, 6.0, 20.0, 100.0)
+SPECIAL = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    math.inf,
+    -math.inf,
+    math.nan,
+    1e30,
+    -1e30,
+    1e-30,
+    3.0,
+    -3.0,
+    6.0,
+    20.0,
+    100.0,
+)
 PROBABILITIES = (0.0, 1.0, 0.5, 1e-30, 0.25)  # where an operator refuses what is none
-OF_NN = """
-    binary_cross_entropy binary_cross_entropy_with_logits celu cosine_embedding_loss cosine_similarity cross_entropy elu
-    gaussian_nll_loss gelu glu hardshrink hardsigmoid hardswish hardtanh hinge_embedding_loss huber_loss kl_div l1_loss
-    leaky_relu logsigmoid margin_ranking_loss mish mse_loss multi_margin_loss multilabel_margin_loss
-    multilabel_soft_margin_loss nll_loss normalize pairwise_distance poisson_nll_loss prelu relu relu6 rrelu selu silu
-    smooth_l1_loss soft_margin_loss softmin softplus softshrink softsign tanhshrink threshold triplet_margin_loss
-    triplet_margin_with_distance_loss
-""".split()
-OTHERS = """
-    addcdiv addcmul amax amin cdist clamp clamp_max clamp_min cumprod cumulative_trapezoid dist lerp linalg.vector_norm
-    log_softmax logcumsumexp logsumexp masked_fill max maximum min minimum nanmean nansum norm prod renorm softmax
-    special.log_softmax special.softmax std trapezoid var where
-""".split()
+OF_NN = (
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "cosine_embedding_loss",
+    "cosine_similarity", "cross_entropy", "elu", "gaussian_nll_loss", "gelu", "glu", "hardshrink", "hardsigmoid",
+    "hardswish", "hardtanh", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "leaky_relu", "logsigmoid",
+    "margin_ranking_loss", "mish", "mse_loss", "multi_margin_loss", "multilabel_margin_loss",
+    "multilabel_soft_margin_loss", "nll_loss", "normalize", "pairwise_distance", "poisson_nll_loss", "prelu",
+    "relu", "relu6", "rrelu", "selu", "silu", "smooth_l1_loss", "soft_margin_loss", "softmin", "softplus",
+    "softshrink", "softsign", "tanhshrink", "threshold", "triplet_margin_loss", "triplet_margin_with_distance_loss",
+)  # fmt: skip
+OTHERS = (
+    "addcdiv", "addcmul", "amax", "amin", "cdist", "clamp", "clamp_max", "clamp_min", "cumprod",
+    "cumulative_trapezoid", "dist", "lerp", "linalg.vector_norm", "log_softmax", "logcumsumexp", "logsumexp",
+    "masked_fill", "max", "maximum", "min", "minimum", "nanmean", "nansum", "norm", "prod", "renorm", "softmax",
+    "special.log_softmax", "special.softmax", "std", "trapezoid", "var", "where",
+)  # fmt: skip
 DIFFER = {
     "nn.functional.mish": "second gradients of large numbers: 0, which eager has as NaN",
     "prod": "of zeros beside NaN and infinities eager chooses its formula by the elements",
@@ -86,38 +106,48 @@ def cases_of(op, dtype, draw):
     for number, sample in enumerate(kinds.values()):
         own = [float(each) for each in tree_leaves((sample.args, sample.kwargs)) if isinstance(each, int | float)]
         for numbers in ([*SPECIAL, *own, *(-each for each in own)], PROBABILITIES):
-            case = case_of(f"{op.name} {op.variant_test_name} {number}", op, sample, numbers, draw)
-            one = Case(f"{case.name} alone", case.function, case.given, [True] + [False] * (len(case.given) - 1))
-            made = [case, one] if len(case.given) > 1 else [case]
-            for each in made:
-                each.expected = eagers(each)
-            made = [each for each in made if each.expected]
-            found += made
-            if made:
+            tried = (
+                taken(f"{op.name} {number}", op, sample, operands)
+                for operands in operands_of(op, sample, numbers, draw)
+            )
+            if made := next(filter(None, tried), []):
+                found += made
                 break
     return found
 
 
-def case_of(name, op, sample, numbers, draw):
+def taken(name, op, sample, operands):
+    """The function of all its operands, and of the first alone, if eager takes these."""
     given = (sample.input, list(sample.args), dict(sample.kwargs))
-    tensors = [each for each in tree_leaves(given) if isinstance(each, torch.Tensor)]
-    floats = [each for each in tensors if is_float(each)]
-    ordinary = draw.random if numbers is PROBABILITIES else lambda: draw.uniform(-2, 2)
-    dtype, values = sample.input.dtype, [*numbers, *(ordinary() for _ in range(8))]
-    if isinstance(op, UnaryUfuncInfo) and len(tensors) == 1:
-        made = [torch.tensor([*values, *(ordinary() for _ in range(-len(values) % WIDE))], dtype=dtype)]
-    elif isinstance(op, BinaryUfuncInfo) and len(tensors) == len(floats) == 2:
-        values = torch.tensor([*values, *(ordinary() for _ in range(-len(values) % 8))], dtype=dtype)
-        made = [each.contiguous() for each in torch.cartesian_prod(values, values).unbind(1)]
-    else:
-        made = [spoilt(each, values, draw) for each in floats]
-    places = {id(each): number for number, each in enumerate(floats)}
+    places = {id(each): number for number, each in enumerate(filter(is_float, tree_leaves(given)))}
 
     def function(*made):
         input, args, kwargs = tree_map(lambda each: made[places[id(each)]] if id(each) in places else each, given)
         return op(input, *args, **kwargs)
 
-    return Case(name, function, made, [True] * len(made))
+    first = [True] + [False] * (len(operands) - 1)
+    kinds = [Case(name, function, operands, [True] * len(first)), Case(f"{name} alone", function, operands, first)]
+    kinds = kinds if len(first) > 1 else kinds[:1]
+    for case in kinds:
+        case.expected = eagers(case)
+    return [case for case in kinds if case.expected]
+
+
+def operands_of(op, sample, numbers, draw):
+    """Ways to put the numbers among ordinary ones: in one tensor, two of each with each, or in those of the sample."""
+    tensors = [
+        each for each in tree_leaves((sample.input, sample.args, sample.kwargs)) if isinstance(each, torch.Tensor)
+    ]
+    floats = [each for each in tensors if is_float(each)]
+    ordinary = draw.random if numbers is PROBABILITIES else lambda: draw.uniform(-2, 2)
+    dtype, values = sample.input.dtype, [*numbers, *(ordinary() for _ in range(8))]
+    if len(tensors) == 1 and (isinstance(op, UnaryUfuncInfo) or op.name.startswith("nn.")):
+        yield [torch.tensor([*values, *(ordinary() for _ in range(-len(values) % WIDE))], dtype=dtype)]
+    if isinstance(op, BinaryUfuncInfo) and len(tensors) == len(floats) == 2:
+        values = torch.tensor([*values, *(ordinary() for _ in range(-len(values) % 8))], dtype=dtype)
+        yield [each.contiguous() for each in torch.cartesian_prod(values, values).unbind(1)]
+    else:
+        yield [spoilt(each, values, draw) for each in floats]
 
 
 def spoilt(tensor, values, draw):
@@ -143,10 +173,13 @@ def eagers(case):
 
 
 def gradients(function, cases, lay=torch.clone):
-    """For each case and each of its tensors that requires grad: the gradient, that of a graph of gradients, whether this
-    requires grad, and the second one."""
+    """For each case and each of its tensors that requires grad: the gradient, that of a graph of gradients, whether
+    this requires grad, and the second one."""
     given = [[lay(each) for each in case.given] for case in cases]
-    groups = [[each for each, yes in zip(one, case.follow, strict=True) if yes] for one, case in zip(given, cases, strict=True)]
+    groups = [
+        [each for each, yes in zip(one, case.follow, strict=True) if yes]
+        for one, case in zip(given, cases, strict=True)
+    ]
     leaves = [each.requires_grad_() for one in groups for each in one]
     plain = torch.autograd.grad(total(function(given)), leaves, allow_unused=True)
     first = torch.autograd.grad(total(function(given)), leaves, create_graph=True, allow_unused=True)
@@ -159,7 +192,8 @@ def gradients(function, cases, lay=torch.clone):
 
 def total(results):
     floats = [each for each in tree_leaves(results) if is_float(each) and each.requires_grad]
-    return sum((each * torch.linspace(0.5, 2, each.numel(), dtype=each.dtype).view(each.shape)).sum() for each in floats)
+    weights = (torch.linspace(0.5, 2, each.numel(), dtype=each.dtype).view(each.shape) for each in floats)
+    return sum((each * by).sum() for each, by in zip(floats, weights, strict=True))
 
 
 def difference(case, found):
@@ -172,7 +206,8 @@ def difference(case, found):
             if ours[place] is not None:
                 same = torch.stack([close(ours[place], each[place]) for each in expected]).any(0)
                 if not same.all():
-                    return f"{case.name}: {kind} gradient of {number}, {ours[place][~same]} and not {expected[0][place][~same]}"
+                    other = expected[0][place][~same]
+                    return f"{case.name}: {kind} gradient of {number}, {ours[place][~same]} and not {other}"
     return ""
 
 
@@ -215,7 +250,7 @@ def test_gradients_are_eagers(backend, count, dynamic, dtype):
     cases = cases if ALL else draw.sample(cases, min(2 * count, len(cases)))
     parts = [cases[start : start + TOGETHER] for start in range(0, len(cases), TOGETHER)]
     found = [text for part in parts for text in differences(part, backend, dynamic)]
-    print(len(cases), "cases of", backend, dtype, "sizes that vary" if dynamic else "")
+    print(len(cases), "cases of", backend, dtype, "sizes that vary" if dynamic else "", *found, sep="\n")
     assert not found, f"{len(found)} of {len(cases)}: " + "\n".join(found)
 
 

@@ -245,7 +245,7 @@ def _extract(
     return Half(fx.GraphModule(root, graph), tuple(role for _, role in inputs), tuple(roles))
 
 
-def _notes(node: fx.Node) -> dict[str, Any]:
+def _notes(node: fx.Node) -> dict[str, object]:
     """What is noted of a node, but for what only gradients of gradients look at."""
     return {key: value for key, value in node.meta.items() if key != WHOLE}
 

@@ -403,8 +403,15 @@ def _by_its_kernel(func: Callable[..., Any], *args: object, **kwargs: object) ->
         return func(*args, **kwargs)
 
 
-# The rules in Python count what stands behind the last label, too, and scores that are NaN; shrink's have their gradients.
-for _func in (nnf.multilabel_margin_loss, nnf.multi_margin_loss, nnf.softshrink, torch.hardshrink, torch.Tensor.hardshrink):
+# The rules in Python count what stands behind the last label, too, and scores that are NaN; those of shrink functions
+# have other gradients.
+for _func in (
+    nnf.multilabel_margin_loss,
+    nnf.multi_margin_loss,
+    nnf.softshrink,
+    torch.hardshrink,
+    torch.Tensor.hardshrink,
+):
     early(_func)(partial(_by_its_kernel, _func))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from torch import fx
 
@@ -20,12 +20,16 @@ from aotgrad.torch_versions import OpOverload, schema_of
 WHOLE = "whole"
 """The key in a node's ``meta`` for the operator whose result this node is, the last of its parts."""
 
-Whole: TypeAlias = tuple[OpOverload, Sequence[Any], tuple[tuple[str, Any], ...], int | None]
+Whole: TypeAlias = tuple[OpOverload, Sequence[object], tuple[tuple[str, object], ...], int | None]
 """An operator, its arguments, and which of its results it is, None for the only one; plain data, to be stored."""
 
 
 def note_whole(
-    op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], made: Sequence[fx.Node | None], last: fx.Node | None
+    op: OpOverload,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    made: Sequence[fx.Node | None],
+    last: fx.Node | None,
 ) -> None:
     """Notes at the nodes `made` that they are the results of `op`, unless they were there before it: up to `last`."""
     results = [(number, node) for number, node in enumerate(made) if node is not None]
