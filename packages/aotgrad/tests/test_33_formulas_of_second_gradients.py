@@ -1,9 +1,11 @@
 """Operators whose backward is computed by another formula where a graph of the gradients is wanted."""
 
+import math
 import random
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import aotgrad
 from aotgrad.backward import create_graph_formulas
@@ -82,6 +84,48 @@ def test_a_second_gradient_of_a_running_product_with_a_zero_is_refused(partition
     torch.autograd.grad(ours(v).sum(), v)
     with pytest.raises(RuntimeError, match="gradients of gradients of `cumprod` of elements of which one is zero"):
         torch.autograd.grad(ours(v).sum(), v, create_graph=True)
+
+
+SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.0, math.inf, -math.inf, 2.5], dtype=torch.double)
+TAKEN_APART = {
+    "logsigmoid": F.logsigmoid,
+    "its square": lambda x: F.logsigmoid(x) ** 2,
+    "multilabel_soft_margin": lambda x: F.multilabel_soft_margin_loss(x, torch.ones_like(x)),
+    "glu": lambda x: F.glu(x),
+    "huber": lambda x: F.huber_loss(x, torch.zeros_like(x)),
+    "prelu by a constant": lambda x: F.prelu(x, torch.tensor([0.2], dtype=x.dtype)),
+    "nll": lambda x: F.nll_loss(x.view(2, 5), torch.tensor([1, 2])),
+    "cross_entropy": lambda x: F.cross_entropy(x.clamp(-9, 9).view(2, 5), torch.tensor([1, 2])),
+    "softshrink": F.softshrink,
+    "hardshrink": F.hardshrink,
+    "rrelu": lambda x: F.rrelu(x, training=True),
+    "rrelu_": lambda x: F.rrelu_(x * 2, training=True),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("name", TAKEN_APART)
+def test_second_gradients_are_of_the_operator_and_not_of_its_parts(name, partition, dynamic):
+    f = TAKEN_APART[name]
+    apart = {"decompositions": aotgrad.decompositions.core(), "partition": partition, "dynamic": dynamic}
+    found = []
+    for function in (f, aotgrad.function(f, forward=aotgrad.run_eagerly, **apart)):
+        torch.manual_seed(0)
+        x = SPECIAL.clone().requires_grad_()
+        (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+        assert first.requires_grad
+        found.append((first, torch.autograd.grad(first.square().sum(), x)[0]))
+    torch.testing.assert_close(*found, equal_nan=True)
+
+
+def test_a_result_that_was_there_before_is_no_part():
+    """A rule that gives its operand back says nothing of what made that."""
+    rules = {torch.ops.aten.relu.default: lambda x: x}
+    f = aotgrad.function(lambda x: torch.relu(x.exp()) * x, forward=aotgrad.run_eagerly, decompositions=rules)
+    x = torch.ones(2, requires_grad=True)
+    (first,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(first.sum(), x)[0], 3 * x.detach().exp())
 
 
 def test_whose_backward_solves_with_what_forward_found():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import operator
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -160,12 +161,27 @@ def _smooth_l1_backward(
     return torch.where(distance <= -beta, -step, torch.where(distance >= beta, step, inside)).to(x.dtype)
 
 
+_SMALLEST: float = struct.unpack("f", struct.pack("f", 1e-12))[0]
+
+
+def _binary_cross_entropy_backward(
+    grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, reduction: int = 1
+) -> torch.Tensor:
+    """As torch's kernels, whose smallest divisor is a number of single precision in every dtype."""
+    wide = torch.promote_types(x.dtype, torch.float32)
+    probability = x.to(wide)
+    slope = (probability - target) / ((1 - probability) * probability).clamp(min=_SMALLEST)
+    slope = grad * slope if weight is None else grad * slope * weight
+    return (slope / x.numel() if reduction == 1 else slope).to(x.dtype)
+
+
 _OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten._log_softmax.default: _log_softmax,
     aten.index_fill.int_Scalar: _index_fill,
     aten.index_fill.int_Tensor: _index_fill,
     aten.nll_loss_backward.default: _picked_alone,
     aten.nll_loss2d_backward.default: _picked_alone,
+    aten.binary_cross_entropy_backward.default: _binary_cross_entropy_backward,
     aten.soft_margin_loss_backward.default: _soft_margin_backward,
     aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
     aten._amp_foreach_non_finite_check_and_unscale.default: _unscaled,

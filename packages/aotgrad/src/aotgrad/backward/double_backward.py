@@ -25,11 +25,12 @@ from aotgrad.backward.create_graph_formulas import (
 )
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
-from aotgrad.partitioning.partition import Half, Pair, needed
+from aotgrad.partitioning.partition import Half, Pair
 from aotgrad.random_operators import draws
 from aotgrad.recording.draws import dropout_from_mask, is_dropout_mask
 from aotgrad.recording.histories import DETACHED, HISTORY, comes_from
 from aotgrad.recording.recomputed import REPEATS, with_repeated
+from aotgrad.recording.whole_operators import put_together, sources_of
 from aotgrad.roles import AliasBase, Gradient, Primal, Result, Saved, Tangent, UpdatedInput
 from aotgrad.torch_versions import aten, decomposition_table
 from aotgrad.tracing.joint import JointGraph
@@ -80,10 +81,13 @@ def inputs_differentiated(joint: JointGraph) -> frozenset[int]:
 
 
 def _needed_again(joint: JointGraph) -> set[fx.Node]:
-    read = needed(_gradients(joint, _roles(joint)))
-    for node in reversed(joint.graph.nodes):
-        if node in read and HISTORY in node.meta:
-            read |= needed([node.meta[HISTORY]])
+    read = set[fx.Node]()
+    pending = _gradients(joint, _roles(joint))
+    while pending:
+        node = pending.pop()
+        if node not in read:
+            read.add(node)
+            pending.extend([*sources_of(node), *([node.meta[HISTORY]] if HISTORY in node.meta else [])])
     return read
 
 
@@ -127,7 +131,7 @@ def _running_statistics_apart(node: fx.Node) -> list[fx.Node]:
     """The inputs of a node; of a batch norm in training, those that its values depend on."""
     if node.target is aten._native_batch_norm_legit_functional.default and node.args[5]:
         return [each for each in (*node.args[:3], *node.args[5:]) if isinstance(each, fx.Node)]
-    return node.all_input_nodes
+    return sources_of(node)
 
 
 def _lost(node: fx.Node) -> bool:
@@ -213,8 +217,10 @@ def trace_double_backward(
     graph.graph_copy(joint.graph, copies)
     graph.output(tuple(copies[node] for node in _gradients(joint, roles)))
     # In this order: later steps look at what is still read once absent tangents and saved values have gone.
+    put_together(graph, copies)
     drop_absent(graph, absent)
     _go_by_histories(graph, copies, _results(joint))
+    _drop_unread(graph)
     refuse_zeros_in_running_products(graph)
     saved = [role.name for role in backward.inputs if isinstance(role, Saved)]
     taken = _take_saved(graph, {node.name: copies[node] for node in joint.graph.nodes if node in copies}, saved)
@@ -278,7 +284,7 @@ def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[st
     last = [node for node in graph.nodes if node.op == "placeholder"][-1]
     for index, name in enumerate(saved):
         node = by_name.get(name)
-        if node is None or not _may_be_taken(node, passed):
+        if node is None or not node.users or not _may_be_taken(node, passed):
             continue
         with graph.inserting_after(last):
             last = graph.placeholder(f"taken_{len(taken)}")

@@ -17,6 +17,7 @@ from torch import fx
 from aotgrad.errors import WrongArguments, kind
 from aotgrad.facts import Facts
 from aotgrad.random_operators import draws
+from aotgrad.recording.whole_operators import WHOLE
 from aotgrad.roles import MAY_RAISE, AliasBase, Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
 from aotgrad.tensors.functional import memory_of
 from aotgrad.tensors.symbols import defining_nodes, is_size, may_divide_by_zero, size_hint, symbols_of
@@ -222,12 +223,13 @@ def _extract(
     copies: dict[fx.Node, fx.Node] = {}
     for node, role in inputs:
         copies[node] = graph.placeholder(node.name)
-        copies[node].meta = {**node.meta, "role": role}
+        copies[node].meta = {**_notes(node), "role": role}
     constants = dict.fromkeys(
         n for b in [*body, *values] for n in _sources(b) if n.op == "get_attr" and n not in copies
     )
     for node in [*constants, *(node for node in body if node.op != "get_attr")]:
         copies[node] = graph.node_copy(node, copies.__getitem__)
+        copies[node].meta = _notes(node)
     # What backward reads must be saved before the caller's tensor gets its new data, with which it shares memory.
     overwritten = {
         memory_of(n.meta["val"]) for n, role in inputs if isinstance(role, (Primal, AliasBase)) and role.mutated
@@ -241,6 +243,11 @@ def _extract(
     output = graph.output(tuple(returned))
     output.meta["roles"] = tuple(roles)
     return Half(fx.GraphModule(root, graph), tuple(role for _, role in inputs), tuple(roles))
+
+
+def _notes(node: fx.Node) -> dict[str, object]:
+    """What is noted of a node, but for what only gradients of gradients look at."""
+    return {key: value for key, value in node.meta.items() if key != WHOLE}
 
 
 def _lay_out_as_copied(forward: Half, backward: Half) -> None:

@@ -17,6 +17,7 @@ from aotgrad.autograd_graph.missing_gradients import ANSWERS
 from aotgrad.partitioning.partition import has_effect, must_run, runs_in_backward
 from aotgrad.random_operators import draws
 from aotgrad.recording.histories import DETACHED, HISTORY
+from aotgrad.recording.whole_operators import WHOLE, renamed, sources_of
 from aotgrad.tensors.functional import memory_of
 from aotgrad.tensors.symbols import symbols_of
 from aotgrad.torch_versions import aten, pytree
@@ -61,12 +62,12 @@ def _lies_plainly(value: Any) -> bool:
 
 
 def drop_dead_code(joint: JointGraph) -> JointGraph:
-    """Removes nodes that nobody reads, except random draws and checks, which count by themselves, and values whose
-    history another one has."""
+    """Removes nodes that nobody reads, except random draws and checks, which count by themselves, values whose history
+    another one has, and operands of operators that were taken apart."""
     graph, kept = joint.graph, set[fx.Node]()
     for node in reversed(list(graph.nodes)):
         if node.users or node in kept or node.op not in ("call_function", "get_attr") or must_run(node):
-            kept.update(_history(node))
+            kept.update(_history(node), sources_of(node))
         else:
             graph.erase_node(node)
     return joint
@@ -102,9 +103,12 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
     for node in list(joint.graph.nodes):
         # A history that was merged away goes on as the node that stands for it.
         node.meta.update((HISTORY, gone.get(before, before)) for before in _history(node))
+        if WHOLE in node.meta:
+            node.meta[WHOLE] = renamed(node.meta[WHOLE], gone)
         if not _is_repeatable(node) or not returned.isdisjoint(_memories(node)):
             continue
-        noted = node.meta.get(ANSWERS), DETACHED in node.meta, node.meta.get(HISTORY)
+        whole = _frozen(node.meta.get(WHOLE))
+        noted = node.meta.get(ANSWERS), DETACHED in node.meta, node.meta.get(HISTORY), whole
         key = (node.target, runs_in_backward(node), noted, _frozen(node.args), _frozen(node.kwargs))
         known = first.setdefault(key, node)
         if known is not node and _take_over_views(known, node, sharing):

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from aotgrad import recurrent
 from aotgrad.errors import FailsOnFakes, Unsupported
 from aotgrad.pre_autograd.autocast_of_writes import as_torch_casts
+from aotgrad.pre_autograd.drawn_slopes import sloped
 from aotgrad.pre_autograd.eigenvector_gradients import eigenvectors
 from aotgrad.pre_autograd.expanded_views import plainly
 from aotgrad.pre_autograd.extremum_gradients import extreme
@@ -375,7 +376,7 @@ def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> Any:
 def rrelu(input: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
     """Makes the result contiguous, as its kernels do; the functional twin, which returns the noise, keeps the input's
     layout."""
-    return _rrelu(torch.rrelu, input, *args, **kwargs).contiguous()  # type: ignore[arg-type]
+    return sloped(torch.rrelu, input, *args, **kwargs).contiguous()  # type: ignore[arg-type]
 
 
 @early(nnf.rrelu)
@@ -386,34 +387,14 @@ def functional_rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> torch.Tensor:
-    result = _rrelu(torch.rrelu_ if inplace else torch.rrelu, input, lower, upper, training)
+    result = sloped(torch.rrelu_ if inplace else torch.rrelu, input, lower, upper, training)
     return result if inplace else result.contiguous()
 
 
 @early(torch.rrelu_)
 def rrelu_(input: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
     """The operator in place, by the same slopes."""
-    return _rrelu(torch.rrelu_, input, *args, **kwargs)  # type: ignore[arg-type]
-
-
-def _rrelu(
-    func: Callable[..., torch.Tensor], input: torch.Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3,
-    training: bool = False, generator: torch.Generator | None = None,
-) -> torch.Tensor:  # fmt: skip
-    """A product with slopes that are drawn apart where gradients are followed: the operator that draws is none that
-    derivatives go through."""
-    if not (input.requires_grad and torch.is_grad_enabled()):
-        return func(input, lower, upper, training, generator)
-    if not training:
-        leaky: Callable[..., torch.Tensor] = nnf.leaky_relu_ if func is torch.rrelu_ else nnf.leaky_relu
-        return leaky(input, (lower + upper) / 2)
-    with torch.no_grad():
-        # It draws where a number is not positive, in this order, and the slope is what becomes of -1.
-        signs = torch.where(input <= 0, -1.0, 1.0).to(input.dtype)
-        slopes = torch.rrelu(signs, lower, upper, True, generator) * signs
-    written = input if func is torch.rrelu_ else input.view_as(input)
-    written.register_hook(torch.Tensor.contiguous)  # as the kernel's slopes lie
-    return written.mul_(slopes) if func is torch.rrelu_ else written * slopes
+    return sloped(torch.rrelu_, input, *args, **kwargs)  # type: ignore[arg-type]
 
 
 def _by_its_kernel(func: Callable[..., Any], *args: object, **kwargs: object) -> Any:
@@ -422,9 +403,16 @@ def _by_its_kernel(func: Callable[..., Any], *args: object, **kwargs: object) ->
         return func(*args, **kwargs)
 
 
-# The rules in Python count what stands behind the last label, too, and scores that are NaN.
-for _loss in (nnf.multilabel_margin_loss, nnf.multi_margin_loss):
-    early(_loss)(partial(_by_its_kernel, _loss))
+# The rules in Python count what stands behind the last label, too, and scores that are NaN; those of shrink functions
+# have other gradients.
+for _func in (
+    nnf.multilabel_margin_loss,
+    nnf.multi_margin_loss,
+    nnf.softshrink,
+    torch.hardshrink,
+    torch.Tensor.hardshrink,
+):
+    early(_func)(partial(_by_its_kernel, _func))
 
 
 @early(nnf.interpolate)

@@ -22,6 +22,7 @@ from torch.autograd.function import BackwardCFunction
 
 from aotgrad.random_operators import draws
 from aotgrad.recording.own_functions import OwnBackward, callers, is_in_a_function, outermost_function, what_is_called
+from aotgrad.recording.whole_operators import sources_of
 from aotgrad.tensors import functional
 from aotgrad.torch_versions import aten, get_sequence_nr, sequence_nr_of
 
@@ -237,7 +238,7 @@ def comes_from(node: fx.Node) -> Sequence[fx.Node]:
     value = node.meta.get("val")
     counted = isinstance(value, torch.Tensor) and not is_number(value)
     drawn = draws(node.target) and node.target is not aten.native_dropout.default
-    return [] if is_detached(node) or made or counted or drawn else node.all_input_nodes
+    return [] if is_detached(node) or made or counted or drawn else sources_of(node)
 
 
 def _tensors(value: object) -> Iterator[torch.Tensor]:

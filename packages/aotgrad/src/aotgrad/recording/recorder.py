@@ -36,6 +36,7 @@ from aotgrad.recording.memory_order import (
 from aotgrad.recording.recomputed import REPEATS
 from aotgrad.recording.refused_by_fakes import taken
 from aotgrad.recording.watched_views import Watched
+from aotgrad.recording.whole_operators import note_whole
 from aotgrad.roles import MAY_RAISE
 from aotgrad.tensors import functional
 from aotgrad.tensors.dense import oddity
@@ -263,15 +264,25 @@ class Recorder(TorchDispatchMode):
         if rule is not None and func not in self._running:
             self._running.add(func)  # a rule may end in its own operator, which is then left as it is
             try:
+                encoded = (self._encode(args), self._encode(kwargs)) if self.histories.leaves else None
+                last = next(iter(reversed(self.graph.nodes)), None)
                 result = self._run_rule(rule, args, kwargs)
                 if result is not NotImplemented:
-                    return self._laid_out(func, args, kwargs, result)
+                    result = self._laid_out(func, args, kwargs, result)
+                    if encoded is not None:
+                        note_whole(func, *encoded, self._made(result), last)
+                    return result
             finally:
                 self._running.discard(func)
         if self._is_composite(func):
             with self:
                 return func.decompose(*args, **kwargs)
         return NotImplemented
+
+    def _made(self, result: object) -> list[fx.Node | None]:
+        """The nodes of an operator's results, None for what is no tensor."""
+        several = result if isinstance(result, (tuple, list)) else [result]
+        return [self.node_of(each) if isinstance(each, torch.Tensor) else None for each in several]
 
     def _laid_out(self, func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object], result: object) -> Any:
         """The result of a decomposition in the layout that the operator itself gives, which shows in views by

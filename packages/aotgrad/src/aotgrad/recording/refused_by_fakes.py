@@ -66,5 +66,13 @@ def _aligned(x: torch.Tensor) -> int:
     return 16 // x.element_size()
 
 
+def _shrink_gradient(gradient: torch.Tensor, x: torch.Tensor, lambd: object) -> object:
+    """Gradients of shrink functions lie as products do; torch's fakes refuse sizes that vary."""
+    return torch.mul(gradient, x) if gradient.dtype == x.dtype else NotImplemented
+
+
 _TYPES = (torch.float32, torch.float16, torch.bfloat16)
-_TAKEN: dict[object, Callable[..., object]] = {aten._grouped_mm.default: _grouped_product}
+_TAKEN: dict[object, Callable[..., object]] = {
+    aten._grouped_mm.default: _grouped_product,
+    **dict.fromkeys((aten.softshrink_backward.default, aten.hardshrink_backward.default), _shrink_gradient),
+}

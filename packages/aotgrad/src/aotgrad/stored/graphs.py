@@ -28,6 +28,7 @@ from aotgrad.facts import Facts
 from aotgrad.partitioning.partition import Half
 from aotgrad.recording.histories import DETACHED, HISTORY
 from aotgrad.recording.recomputed import REPEATS
+from aotgrad.recording.whole_operators import WHOLE
 from aotgrad.stored.values import Plain, Unwritable, read, write
 from aotgrad.tensors.fakes import Fakes
 from aotgrad.tensors.functional import memory_of
@@ -40,7 +41,7 @@ _OF_TRACING = frozenset(
     {"source", "stack_trace", "nn_module_stack", "location", "roles", "copied before it is overwritten"}
 )
 """Notes of nodes that nobody reads once a graph is cut, but who tells of the user's line."""
-_OF_HISTORIES = frozenset({DETACHED, HISTORY, REPEATS})
+_OF_HISTORIES = frozenset({DETACHED, HISTORY, REPEATS, WHOLE})
 """Notes that are read of the joint graph alone."""
 _OTHERS = frozenset({"aotgrad_functional"})
 """Operators that are made while a graph is traced."""
@@ -56,7 +57,8 @@ def later_of(graphs: Graphs) -> Plain:
         "backward": _written(backward.module.graph, (backward.inputs, backward.outputs), _OF_HISTORIES),
     }
     nodes = [*joint.graph.nodes, *backward.module.graph.nodes]
-    called = {node.target: str(schema_of(node.target)) for node in nodes if isinstance(node.target, OpOverload)}
+    targets = [*(node.target for node in nodes), *(node.meta[WHOLE][0] for node in nodes if WHOLE in node.meta)]
+    called = {target: str(schema_of(target)) for target in targets if isinstance(target, OpOverload)}
     if any(target.namespace in _OTHERS for target in called):
         raise Unwritable("it calls an operator of the program's that writes to its arguments")
     graphs.name = _name(texts["backward"])
