@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
-import inductor
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
+
+import inductor
 
 Rows = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """A function of two tensors of rows, a table, and places in the table for each element of a row."""
@@ -59,7 +61,7 @@ def main() -> None:
                 continue
             compiled = inductor.compile(make_fx(rows)(*inputs), list(inputs))
             count = max(1, 100_000 // inputs[0].numel())
-            eager, ours = (seconds(lambda call=call: call(*inputs), count) for call in (rows, compiled))
+            eager, ours = (seconds(partial(call, *inputs), count) for call in (rows, compiled))
             print(f"{name:34}{shape[0]:>6} x {shape[1]:<7}{eager * 1e6:9.1f}{ours * 1e6:9.1f}{eager / ours:7.2f}x")
 
 

@@ -72,7 +72,8 @@ class CpuCosts:
     unrolled: int = 4
     """Accumulators that take turns, where each addition would wait for the one before: an addition's latency."""
     recomputed: int = 8
-    """A value of an earlier pass is computed again in a later one if it costs no more: ``python -m benchmarks.passes``."""
+    """A value of an earlier pass is computed again in a later one if it costs no more: ``python -m
+    benchmarks.passes``."""
     picked: int = 4
     """Work that an element picked at a place counts for, beyond a load: likewise."""
     worth_a_pass: int = 25

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import torch
 from torch.fx import Node
@@ -112,12 +111,12 @@ def _repeats_innermost(operand: torch.Tensor, result: torch.Tensor) -> bool:
     return -at > operand.ndim or _is_one(operand.shape[at]) or operand.stride(at) == 0
 
 
-def _is_one(size: Any) -> bool:
+def _is_one(size: object) -> bool:
     return isinstance(size, int) and size == 1
 
 
-def _same(size: Any, whole: Any) -> bool:
+def _same(size: int | torch.SymInt, whole: int | torch.SymInt) -> bool:
     """True for equal numbers, and for one symbol; no question that a guard would have to answer."""
     if isinstance(size, int) or isinstance(whole, int):
-        return type(size) is type(whole) and bool(size == whole)
+        return isinstance(size, int) and isinstance(whole, int) and size == whole
     return bool(size.node.expr == whole.node.expr)

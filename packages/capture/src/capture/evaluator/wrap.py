@@ -23,7 +23,7 @@ from types import (
     ModuleType,
     TracebackType,
 )
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -313,8 +313,15 @@ def wrap_method(ctx: World, obj: MethodType, source: Source) -> Value:
     return BoundMethod(receiver, ctx.wrap(obj.__func__, AttrSource(source, "__func__")))
 
 
+class _Super(Protocol):
+    """A ``super``, whose class and object no stub knows."""
+
+    __thisclass__: type
+    __self__: object
+
+
 @wraps(super)
-def wrap_super(ctx: World, obj: Any, source: Source) -> Value:
+def wrap_super(ctx: World, obj: _Super, source: Source) -> Value:
     """What ``super()`` gave: to a continuation, or to whom the program hands it on."""
     ctx.guard(source, "type", super)
     if obj.__self__ is None:

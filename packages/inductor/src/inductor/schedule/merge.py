@@ -260,7 +260,7 @@ class _Merger:
             return self.again[name, place]
         needed = _closure(name, self.loops[number].body)
         device = self.first.device
-        most = (costs.CPU if device.type == "cpu" else costs.GPU).recomputed
+        most = costs.CPU.recomputed if device.type == "cpu" else costs.GPU.recomputed
         if needed is None or sum(cost_again(let.value, device) for let in needed) > most:
             return None
         # It would read memory that this very kernel writes, in a loop before: then it may as well be read itself.
