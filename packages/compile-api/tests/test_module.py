@@ -225,3 +225,18 @@ def test_scripts_of_torch_see_the_module_as_it_was_written():
     with pytest.warns((DeprecationWarning, FutureWarning), match="deprecated"):  # the second from torch 2.14 on
         scripted = torch.jit.script(compile_api.compile(nn.Linear(3, 2)))
     assert scripted(torch.ones(1, 3)).shape == (1, 2)
+
+
+class Averaged(nn.Linear):
+    """Asks what the other one is, as averages and comparisons of modules do."""
+
+    def agrees_with(self, other):
+        return isinstance(other, type(self)) and type(self) is type(other)
+
+
+def test_compiled_modules_of_one_class_are_of_one_class():
+    compiled = doubled(Averaged(2, 2))
+    copied, other = copy.deepcopy(compiled), doubled(Averaged(2, 2))
+    assert compiled.agrees_with(copied)
+    assert copied.agrees_with(other)
+    assert not compiled.agrees_with(doubled(nn.Linear(2, 2)))

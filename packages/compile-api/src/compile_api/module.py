@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 
 import torch
 
+from compile_api.state import STATE
+
 Recompile = Callable[[Any], Any]
 
 WRAPPED = "_orig_mod"
@@ -37,6 +39,12 @@ def compiled_module(original: torch.nn.Module, call: Callable[..., Any], recompi
 
 
 def _class_of(base: type) -> type:
+    """The class of all compiled modules of a class: a copy is an instance of its original's class, as in eager."""
+    known = STATE.classes_of_modules.get(id(base))
+    return known if known is not None else STATE.classes_of_modules.setdefault(id(base), _new_class_of(base))
+
+
+def _new_class_of(base: type) -> type:
     """A subclass of ``base`` that nobody notices: what registers subclasses, or refuses them, does not see it."""
     unscripted = (*getattr(base, "__jit_unused_properties__", ()), WRAPPED, "dynamo_ctx", "__class__")
     about: dict[str, Any] = {

@@ -38,6 +38,7 @@ from inductor.lowerings.values import (
     DEVICES,
     EIGHTHS,
     Tensor,
+    as_stored,
     broadcast_to,
     convert,
     is_number,
@@ -52,9 +53,8 @@ from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
 from inductor.rewrites.views import behind_outputs, is_view
 from inductor.torch_versions import OpOverload, aten, pytree, schema_of
-from inductor.worth_memory import deserves_memory
+from inductor.worth_memory import CONVERSIONS, deserves_memory, is_rounded
 
-CONVERSIONS = frozenset((aten._to_copy.default, torch.ops.prims.convert_element_type.default))
 PICKS = frozenset((
     aten.slice.Tensor, aten.select.int, aten.narrow.default, aten.split.Tensor, aten.split_with_sizes.default,
     aten.unbind.int, aten.diagonal.default, aten.unfold.default, aten.constant_pad_nd.default, aten.as_strided.default,
@@ -305,6 +305,8 @@ class _Lowerer:
         if value.base is not None:
             return value
         users = len(node.users) + self.more_users[node]
+        if is_rounded(node, users):
+            value = as_stored(value)  # as one number: half precision minus its own maximum is zero
         partial = self._makes_much_wait(node, value)
         if partial or node in self.needs_memory or deserves_memory(node, value, users):
             value = self.ctx.realize(value, self.ctx.strides_of(node))

@@ -18,6 +18,7 @@ from inductor.lowerings.values import Tensor, cost, cost_again
 from inductor.rewrites.views import is_view
 from inductor.torch_versions import aten
 
+CONVERSIONS = frozenset((aten._to_copy.default, torch.ops.prims.convert_element_type.default))
 _PASSES = {
     aten._softmax.default: 3,
     aten._log_softmax.default: 3,
@@ -28,6 +29,20 @@ _PASSES = {
     aten.std.correction: 2,
 }
 """Operators that read an operand more than once, and how often."""
+_BESIDE_STATISTICS = frozenset((
+    *_PASSES, aten.native_layer_norm_backward.default, aten.native_group_norm.default,
+    aten.native_group_norm_backward.default, aten.native_batch_norm.default, aten.native_batch_norm_backward.default,
+    aten._native_batch_norm_legit.default, aten._native_batch_norm_legit.no_stats,
+    aten._native_batch_norm_legit_functional.default, aten._softmax_backward_data.default,
+    aten._log_softmax_backward_data.default, *CONVERSIONS,
+))  # fmt: skip
+"""Operators that read an operand and something that was made of it; behind a conversion both may come."""
+
+
+def is_rounded(node: Node, users: int) -> bool:
+    """True if half precision has to be rounded here though it is wider in a register: where several users see the
+    value, or one of them beside something that was made of it, all see one number."""
+    return users > 1 or any(user.target in _BESIDE_STATISTICS for _, user in _readers(node))
 
 
 def deserves_memory(node: Node, value: Tensor, users: int) -> bool:
