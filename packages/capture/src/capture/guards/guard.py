@@ -66,7 +66,7 @@ class Guard:
         return f"a {_shown(self)}" if self.kind == "type" else _shown(self)
 
     def failure(self, inputs: Inputs) -> Failure:
-        """What was assumed, what came instead, and which line assumed it."""
+        """The guard's failure in a call for which it does not hold."""
         return Failure(f"expected that {self.sentence()}{self._actual(inputs)}", self.location)
 
     def _actual(self, inputs: Inputs) -> str:
