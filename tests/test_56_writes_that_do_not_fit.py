@@ -1,5 +1,5 @@
 """What eager refuses to write, compiled programs refuse in eager's words: results that are larger than what they are
-written to, and numbers that only the run tells which the tensor's dtype cannot hold.
+written to, and data-dependent numbers which the tensor's dtype cannot hold.
 """
 
 import operator

@@ -1,14 +1,18 @@
 """Operators that the user registers: opaque in the graph, with their own gradient, and allowed to write."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
 import aotgrad
+from aotgrad.recording.custom_ops import functional_twin
 
 
 @torch.library.custom_op("aotgrad_tests::sine", mutates_args=())
@@ -71,6 +75,21 @@ def test_a_custom_operator_keeps_its_gradient_and_stays_whole(same_as_eager, gra
 )
 def test_a_custom_operator_may_write(same_as_eager, program):
     same_as_eager(program, torch.randn(2, 3))
+
+
+def test_two_threads_that_meet_an_operator_define_its_twin_once(monkeypatch):
+    torch.library.define("aotgrad_tests::met_by_two", "(Tensor(a!) x) -> ()")
+    define, both = torch.library.define, threading.Barrier(2)
+    # Each waits within the definition for the other one, which is not to come.
+    monkeypatch.setattr(torch.library, "define", lambda *given: (suppressed(both.wait, 0.2), define(*given)))
+    with ThreadPoolExecutor(2) as threads:
+        twins = set(threads.map(functional_twin, [torch.ops.aotgrad_tests.met_by_two.default] * 2))
+    assert len(twins) == 1
+
+
+def suppressed(wait, seconds):
+    with contextlib.suppress(threading.BrokenBarrierError):
+        wait(seconds)
 
 
 def test_writing_while_gradients_are_recorded_is_refused():

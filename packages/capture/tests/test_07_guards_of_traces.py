@@ -9,7 +9,7 @@ import torch
 import capture
 from capture.entry.cache import CodeState, too_many
 from capture.errors import Location
-from capture.guards.guard import Guard
+from capture.guards.guard import Failure, Guard
 from capture.guards.sources import ArgSource
 
 
@@ -373,5 +373,5 @@ def test_what_the_same_words_describe_is_told_apart_and_once(make, use, said):
 
 
 def test_a_reason_is_listed_once_wherever_it_was_assumed():
-    state = CodeState(reasons=[f"expected that a is a B (assumed at f.py:{line}: a)" for line in (1, 2)])
+    state = CodeState(failures=[Failure("expected that a is a B", Location("f.py", line, "f")) for line in (1, 2)])
     assert too_many(Location("f.py", 1, "f"), state, 8).reason.explanation.count("expected that") == 1

@@ -44,7 +44,7 @@ def _is_of_torch(func: object) -> TypeGuard[FunctionType]:
 
 @cache
 def _named_in(func: FunctionType) -> frozenset[str]:
-    """What the code of a function names, and that of the functions of torch that it calls or chooses between."""
+    """The names in the code of a function, and in that of the functions of torch that it calls or chooses between."""
     names, seen, pending = set[str](), {func}, [func]
     while pending:
         each = pending.pop()

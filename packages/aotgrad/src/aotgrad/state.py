@@ -33,8 +33,8 @@ class State:
     """The object in the place of the default generator while programs are traced."""
 
     defining_operators: threading.Lock = field(default_factory=threading.Lock)
-    """Held while operators are defined: torch knows an operator once, and those of recurrent networks are defined when
-    the first network is met."""
+    """Held while operators are defined: torch knows an operator once, and those of recurrent networks, and twins of
+    custom ones, are defined when the first is met."""
 
     dropout_of_cudnn: dict[torch.device, tuple[torch.Tensor, torch.cuda.Event]] = field(default_factory=dict)
     """The random state that cuDNN's networks on a device draw from, and the event after which the last of them has

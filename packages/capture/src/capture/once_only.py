@@ -11,7 +11,7 @@ import torch
 
 
 class OnceOnly:
-    """How many threads have the rule lifted, and what the program made of it."""
+    """The count of threads that have the rule lifted, and the program's own setting of it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

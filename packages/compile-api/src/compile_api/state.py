@@ -19,7 +19,7 @@ class Served:
 
     before: dict[tuple[str, str], Any] = field(default_factory=dict)
     ledgers: list[list[tuple[str, Ledger]]] = field(default_factory=list)
-    """What there is to report of each call."""
+    """The records to report, by call."""
     switched_off: bool = False
     """True if it was called and was to do nothing."""
     messages: Messages = field(default_factory=Messages)

@@ -97,7 +97,7 @@ class Loans:
         self.all = [Lent(handed, block, lender, slot) for slot, block in enumerate(blocks)]
 
     def live(self) -> list[Lent]:
-        """Those that are still held."""
+        """The blocks lent that are still held."""
         held = self.handed.held()
         return [self.all[slot] for slot in held] if held else []
 

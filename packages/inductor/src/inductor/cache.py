@@ -190,7 +190,7 @@ class Cache:
 
     @staticmethod
     def content(data: bytes) -> bytes:
-        """Of a file's bytes what was kept; nothing of one that is not whole."""
+        """The kept part of a file's bytes; nothing of a file that is not whole."""
         whole = hashlib.sha256(data[:-_DIGEST_SIZE]).digest() == data[-_DIGEST_SIZE:]
         return data[:-_DIGEST_SIZE] if whole else b""
 

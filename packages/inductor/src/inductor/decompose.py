@@ -152,7 +152,7 @@ def _soft_margin_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Ten
 def _smooth_l1_backward(
     grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int, beta: float
 ) -> torch.Tensor:
-    """As torch's kernels, where NaN lies on neither side; its decomposition takes the sign of NaN, which is 0."""
+    """The gradient as torch's kernels have it, where NaN lies on neither side; the decomposition takes its sign, 0."""
     wide = torch.promote_types(x.dtype, torch.float32)
     distance, step = x.to(wide) - target.to(wide), grad.to(wide)
     if reduction == 1:
@@ -167,7 +167,7 @@ _SMALLEST: float = struct.unpack("f", struct.pack("f", 1e-12))[0]
 def _binary_cross_entropy_backward(
     grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, reduction: int = 1
 ) -> torch.Tensor:
-    """As torch's kernels, whose smallest divisor is a number of single precision in every dtype."""
+    """The gradient as torch's kernels have it, whose smallest divisor is a number of single precision in any dtype."""
     wide = torch.promote_types(x.dtype, torch.float32)
     probability = x.to(wide)
     slope = (probability - target) / ((1 - probability) * probability).clamp(min=_SMALLEST)

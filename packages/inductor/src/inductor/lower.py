@@ -45,7 +45,6 @@ from inductor.lowerings.values import (
     load,
     strided,
 )
-from inductor.raising import UNIMPLEMENTED
 from inductor.refused import is_unimplemented
 from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.epilogues import Epilogue, find_epilogues
@@ -233,7 +232,7 @@ class _Lowerer:
         """Lowers the call through the table, or calls torch's own operator where there is a reason."""
         for why in _REASONS:
             if reason := why(self, call):
-                return self._fall_back(call, reason)
+                return self._fall_back(call, reason, unimplemented=why is _is_refused_by_torch)
         call = _PREPARED.get(call.target, _as_it_is)(self, call)
         result = LOWERINGS[call.target](self.ctx, *call.args, **call.kwargs)
         # What a lowering may have emitted before it declined has no reader, and the scheduler drops it.
@@ -287,13 +286,13 @@ class _Lowerer:
             raise UnsupportedGraph("slices as arguments of operators")
         return structure
 
-    def _fall_back(self, call: _Call, reason: str) -> Any:
+    def _fall_back(self, call: _Call, reason: str, *, unimplemented: bool = False) -> Any:
         node = call.node
         if schema_of(call.target).is_mutable:
             self._before_writing(call.args, call.kwargs)
         if isinstance(node.meta.get("val"), torch.SymInt) and call.target in SIZES:
             return self.ctx.sizes.index(node.meta["val"])
-        return call_operator(self.ctx, node, call.args, call.kwargs, reason)
+        return call_operator(self.ctx, node, call.args, call.kwargs, reason, unimplemented=unimplemented)
 
     def _settle(self, node: Node, value: object) -> Any:
         """Gives the value memory where that is better than computing it in every user; else notes the buffers it will
@@ -460,7 +459,7 @@ def _is_refused_by_torch(lowerer: _Lowerer, call: _Call) -> str:
     """The reason for dtypes that torch's own kernel does not implement: its error is the user's."""
     node = call.node
     given = map_arg((node.args, node.kwargs), lambda each: each.meta.get("val"))
-    return UNIMPLEMENTED if is_unimplemented(call.target, *given) else ""
+    return "a dtype that torch's own kernel does not implement" if is_unimplemented(call.target, *given) else ""
 
 
 def _takes_a_float_as_it_runs(lowerer: _Lowerer, call: _Call) -> str:

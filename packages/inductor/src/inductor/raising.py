@@ -20,7 +20,6 @@ from inductor.ir.program import Buffer, Call, Ref
 from inductor.torch_versions import pytree, schema_of
 
 Check: TypeAlias = tuple[object, ...]
-UNIMPLEMENTED = "a dtype that torch's own kernel does not implement"
 _SAFE = (
     "mm", "bmm", "addmm", "baddbmm", "convolution", "native_dropout", "empty", "rand", "_scaled_dot", "_flash",
     "_efficient", "native_batch_norm", "_native_batch_norm", "cudnn", "miopen", "mkldnn", "max_pool", "avg_pool",
@@ -104,7 +103,7 @@ def _kinds_of(graph: Graph, call: Call) -> Iterator[torch.dtype]:
 def _may_raise(call: Call) -> bool:
     """True if torch's operator may raise for what its operands hold."""
     target = call.target
-    if call.reason == UNIMPLEMENTED:
+    if call.unimplemented:
         return True
     if target.namespace not in ("aten", "prims"):
         return not schema_of(target).is_mutable

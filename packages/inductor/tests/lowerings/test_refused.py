@@ -2,9 +2,13 @@
 
 import pytest
 import torch
+from compiled import traced
 
 import inductor
 from inductor import refused
+from inductor.deps import dependencies
+from inductor.lower import lower
+from inductor.raising import order_of
 
 aten = torch.ops.aten
 BOOLEANS, HALVES = torch.ones(2, 3, dtype=torch.bool), torch.ones(3, dtype=torch.bfloat16)
@@ -44,3 +48,10 @@ def test_asking_while_a_graph_is_traced_leaves_no_trace():
     traced = make_fx(lambda x: aten.glu(x), tracing_mode="fake", decomposition_table=inductor.decompositions())
     graph = traced(POSITION.expand(4)).graph
     assert [node.target for node in graph.nodes if node.op == "call_function"] == [aten.glu.default]
+
+
+@pytest.mark.parametrize(("dtype", "raisers"), [(torch.bool, {0}), (torch.float64, set())])
+def test_what_torch_refuses_may_raise_before_an_input_is_written(dtype, raisers):
+    inputs = torch.zeros(3), torch.ones(1, 4, 4, dtype=dtype)
+    graph = lower(traced(lambda kept, x: (aten.adaptive_max_pool2d(x, [2, 2]), kept.add_(1)), *inputs), inputs)
+    assert order_of(graph, dependencies(graph)[0]).raisers == raisers

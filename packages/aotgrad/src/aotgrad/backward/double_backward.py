@@ -179,7 +179,7 @@ def _results_read(
     hangs_on: Mapping[fx.Node, frozenset[int]],
     numbers: Mapping[fx.Node, int],
 ) -> ResultsRead:
-    """Of the results `own` and `below`, those that the gradients of `own` read first.
+    """The results among `own` and `below` that the gradients of `own` read first.
 
     ``hangs_on``: for each value that derivatives go through, the tangents behind it.  Of others a detached value may be
     read.

@@ -72,8 +72,11 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Of one pair; ``stages`` where some outputs go back apart from others, each of which has an item in ``read``, in
-    ``stage_reads`` whether it reads each saved tensor, and in ``cuts`` its backward."""
+    """All that is known of a pair of graphs, forward and backward, before it runs.
+
+    ``stages`` where some outputs go back apart from others, each of which has an item in ``read``, in ``stage_reads``
+    whether it reads each saved tensor, and in ``cuts`` its backward.
+    """
 
     inputs: int  # of forward
     layout: Layout
@@ -186,8 +189,10 @@ def _saved_inputs(pair: Pair) -> set[int]:
 
 
 def _saved_views(pair: Pair) -> tuple[bool, ...]:
-    """Of each saved tensor, whether it is a view: made without gradients, of what autograd gives a history afterwards,
-    it could not be read in backward."""
+    """For each saved tensor, whether it is a view.
+
+    Made without gradients, of what autograd gives a history afterwards, a view could not be read in backward.
+    """
     returned = zip(pair.forward.module.graph.output_node().args[0], pair.forward.outputs, strict=True)
     return tuple(root_of(node) is not node for node, role in returned if isinstance(role, Saved))
 

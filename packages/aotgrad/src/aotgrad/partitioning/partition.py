@@ -246,7 +246,7 @@ def _extract(
 
 
 def _notes(node: fx.Node) -> dict[str, object]:
-    """What is noted of a node, but for what only gradients of gradients look at."""
+    """The metadata of a node, but for what only gradients of gradients look at."""
     return {key: value for key, value in node.meta.items() if key != WHOLE}
 
 

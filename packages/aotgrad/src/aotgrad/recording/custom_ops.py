@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from aotgrad.errors import Unsupported
+from aotgrad.state import STATE
 from aotgrad.tensors import functional
 from aotgrad.torch_versions import (
     OpOverload,
@@ -85,9 +86,15 @@ def written_names(op: OpOverload) -> list[str]:
     return [a.name for a in schema_of(op).arguments if a.alias_info is not None and a.alias_info.is_write]
 
 
-@cache
 def functional_twin(op: OpOverload) -> OpOverload:
     """An operator that computes what `op` computes on copies, and returns the copies after `op`'s own results."""
+    # Two threads may ask at once, and torch refuses to define a name twice.
+    with STATE.defining_operators:
+        return _define_twin(op)
+
+
+@cache
+def _define_twin(op: OpOverload) -> OpOverload:
     names = written_names(op)
     if any(str(a.type) != "Tensor" for a in schema_of(op).arguments if a.name in names):
         raise Unsupported(f"{op} writes to a list of tensors or to an optional one", "it runs eagerly")

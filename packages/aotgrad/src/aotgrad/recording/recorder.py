@@ -406,7 +406,7 @@ class Recorder(TorchDispatchMode):
         return value
 
     def _of_fakes(self, func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
-        """What an operator gives, laid out as its kernel does it."""
+        """The fake results of an operator, laid out as its kernel does it."""
         faked, faked_options = self._faked(func, args), self._faked(func, kwargs)
         result = taken(func, faked, faked_options)
         if result is not NotImplemented:

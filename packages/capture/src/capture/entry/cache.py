@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any, TypeAlias
 
@@ -17,7 +17,7 @@ from capture import _engine
 from capture._engine import GuardedCode, add_entry, drop_entries
 from capture.errors import Location
 from capture.evaluator.assumptions import Learnt
-from capture.guards.guard import Guard, answers_by_code
+from capture.guards.guard import Failure, Guard, answers_by_code
 from capture.guards.layouts import CLOSED, varied
 from capture.guards.sources import Inputs, MadeSource, Source
 from capture.log import FallbackRecord
@@ -155,7 +155,7 @@ class CodeState:
 
     versions: list[Version] = field(default_factory=list)
     learnt: Learnt = field(default_factory=Learnt)
-    reasons: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     left_idle: int = 0  # calls that CPython ran because no tensor was within their reach
     decided: Verdict | None = None  # by a call that ended in a warning that is an error
     loops_let_go: list[frozenset[int]] = field(default_factory=list)
@@ -200,9 +200,9 @@ class CodeState:
             return None
         with looking():
             failed = self.versions[-1].first_failure(inputs)
-            sentence = "the guards of an earlier call" if failed is None else failed.failure(inputs)
-        self.reasons.append(sentence)
-        return sentence
+            failure = Failure("the guards of an earlier call") if failed is None else failed.failure(inputs)
+        self.failures.append(failure)
+        return str(failure)
 
     def learn(self, inputs: Inputs, options: Options) -> None:
         """Makes symbolic, all at once, the sizes and numbers that differ from the most similar version's.
@@ -284,15 +284,20 @@ def without_objects(guards: Sequence[Guard]) -> tuple[Guard, ...]:
     """The guards with their sentences fixed, and without what would keep the user's objects alive."""
     kept = ("equals", "tensor", "length", "distinct")
     return tuple(
-        Guard(guard.source, guard.kind, guard.payload if guard.kind in kept else (), guard.location, guard.sentence())
+        replace(
+            guard,
+            payload=guard.payload if guard.kind in kept else (),
+            text=guard.sentence(),
+            kept_words=guard.wanted_words(),
+        )
         for guard in guards
     )
 
 
 def too_many(location: Location, state: CodeState, limit: int) -> FallbackRecord:
     """The record that CPython runs a function from now on, with what differed in the last calls."""
-    each = {reason.partition(" (assumed at ")[0]: reason for reason in state.reasons}  # wherever it was assumed
-    varied = "; ".join(list(each.values())[-3:])
+    each = {failure.said: failure for failure in state.failures}  # wherever it was assumed
+    varied = "; ".join(map(str, list(each.values())[-3:]))
     if state.is_idle():
         return FallbackRecord(location, Reason(Kind.IDLE, f"{limit} calls that differ computed no tensor: {varied}"))
     explanation = f"{limit} versions exist already and none fits: {varied}"

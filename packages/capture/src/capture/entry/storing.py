@@ -102,7 +102,7 @@ class Storing:
         with looking():
             failed = guards.first_failure(inputs.function, inputs.args)
             if failed is not None:
-                raise NotStored(reading.guards[failed].failure(inputs))
+                raise NotStored(str(reading.guards[failed].failure(inputs)))
             if not guards.check(inputs.function, inputs.args):
                 raise NotStored("its guards do not hold")
         strict, nopython, learnt = owner.options.strict, owner.options.nopython, state.learnt

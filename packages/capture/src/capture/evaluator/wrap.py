@@ -322,7 +322,7 @@ class _Super(Protocol):
 
 @wraps(super)
 def wrap_super(ctx: World, obj: _Super, source: Source) -> Value:
-    """What ``super()`` gave: to a continuation, or to whom the program hands it on."""
+    """The value of a ``super()`` made elsewhere: given to a continuation, or handed on by the program."""
     ctx.guard(source, "type", super)
     if obj.__self__ is None:
         ctx.stop(Kind.SUPER, f"{source.expression()} is a `super` without an object")

@@ -24,6 +24,18 @@ RELATIONS = frozenset({"same", "distinct", "memory", "condition", "class", "rela
 them, and the Python function of a call that answers where the engine cannot."""
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A guard that does not hold: what was assumed and what came instead, and the line that assumed it."""
+
+    said: str
+    location: Location | None = None
+
+    def __str__(self) -> str:
+        where = self.location
+        return self.said if where is None else f"{self.said} (assumed at {where.filename}:{where.line}: {where.source})"
+
+
 @dataclass(frozen=True)
 class Guard:
     """``kind`` and ``payload`` are those of the engine's checks; ``location`` is the line that relied on it."""
@@ -33,6 +45,8 @@ class Guard:
     payload: tuple[Any, ...]
     location: Location | None = field(default=None, compare=False)
     text: str = field(default="", compare=False)
+    kept_words: str | None = field(default=None, compare=False)
+    """The answer of ``wanted_words`` where the payload is gone."""
 
     def sentence(self) -> str:
         """The guard in words: records show it, and errors that a failed guard leads to."""
@@ -45,12 +59,15 @@ class Guard:
             object.__setattr__(self, "_sentence", known)  # said in records and kept for when it fails
         return known
 
-    def failure(self, inputs: Inputs) -> str:
-        """A sentence of what was assumed, what came instead, and which line assumed it."""
-        where = ""
-        if self.location is not None:
-            where = f" (assumed at {self.location.filename}:{self.location.line}: {self.location.source})"
-        return f"expected that {self.sentence()}{self._actual(inputs)}{where}"
+    def wanted_words(self) -> str | None:
+        """The object that the guard wants, in the words of ``describe``; None where its own text tells of it."""
+        if self.kept_words is not None or self.text or self.kind not in ("is", "type", "tensor"):
+            return self.kept_words
+        return f"a {_shown(self)}" if self.kind == "type" else _shown(self)
+
+    def failure(self, inputs: Inputs) -> Failure:
+        """The guard's failure in a call for which it does not hold."""
+        return Failure(f"expected that {self.sentence()}{self._actual(inputs)}", self.location)
 
     def _actual(self, inputs: Inputs) -> str:
         """The end of that sentence: what is found now, told apart even where both look the same in words."""
@@ -66,8 +83,7 @@ class Guard:
         if self.kind == "tensor" and _fits_but_for_strides(self.payload[0], value):
             return _odd_bit(self.payload[0], value) or f", but its strides are {tuple(value.stride())}"
         found = describe(value)
-        alike = self.kind in ("is", "type", "tensor") and self.sentence().endswith(f" {found}")
-        return f", but it is {_another(self.kind, value) if alike else found}"
+        return f", but it is {_another(self.kind, value) if found == self.wanted_words() else found}"
 
 
 _PREDICATES = {

@@ -118,7 +118,7 @@ def _equal(one: Size, other: Size) -> bool:
 
 
 def _now(number: Size) -> int:
-    """What a number is at the sizes at hand."""
+    """The number at the sizes at hand."""
     return int(number.node.hint) if isinstance(number, torch.SymInt) else number
 
 

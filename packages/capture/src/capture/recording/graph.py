@@ -140,7 +140,7 @@ class GraphRecorder:
         return node
 
     def numbers(self) -> list[Source]:
-        """Where the numbers are found that the graph is given, as they are or in tensors."""
+        """The sources of the numbers that the graph is given, as they are or in tensors."""
         made = [source.parent for source in self.inputs if isinstance(source, MadeSource)]
         plain = [source for source, node in self.inputs.items() if not isinstance(node.meta["val"], torch.Tensor)]
         return made + plain

@@ -246,7 +246,7 @@ def _alien(result: object) -> object:
 
 
 def _needs_a_node(result: object) -> bool:
-    """True if only the run tells the result; all else is known from the operands, and stands in no graph."""
+    """True if the result is a tensor or a symbol; all else is known from the operands, and stands in no graph."""
     if isinstance(result, (torch.Tensor, *_SYMBOLIC)):
         return True
     if isinstance(result, (tuple, list)):

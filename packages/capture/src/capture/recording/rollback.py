@@ -120,7 +120,7 @@ def _each_cell_once(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class _Wanted:
-    """What a tensor was for autograd."""
+    """The state of a tensor in autograd, as it was."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor

@@ -88,12 +88,12 @@ def fresh_symbol(env: ShapeEnv, value: float, source: Source) -> torch.SymInt | 
 
 
 def is_data_dependent(symbol: sympy.Symbol) -> bool:
-    """True if the symbol stands for a number that only the run tells."""
+    """True if the symbol stands for a data-dependent number."""
     return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))
 
 
 def have_sizes_of_data(tensors: Sequence[torch.Tensor]) -> bool:
-    """True if only the run tells a size of one of these, which may be 0: many operators refuse that."""
+    """True if one of these has a data-dependent size, which may be 0: many operators refuse that."""
     sizes = (size for tensor in tensors for size in tensor.shape if isinstance(size, torch.SymInt))
     return any(is_data_dependent(symbol) for size in sizes for symbol in size.node.expr.free_symbols)
 

@@ -63,8 +63,8 @@ _SOURCES: dict[str, tuple[str, ...]] = {
 }
 _CHECKED_ON_THE_PATH = ("is",)
 _BY_IDENTITY = (torch.Tensor, torch.nn.Parameter, ContextVar, CellType)
-"""Of these a version may rely on which object it is, as optimizers keep state by parameter; what they hold is guarded
-where it is read."""
+"""The classes of objects that a version may rely on by identity, as optimizers keep state by parameter; what they hold
+is guarded where it is read."""
 _TABLES = ("_parameters", "_buffers", "_modules")
 """The tables in which modules keep what is no plain attribute."""
 
@@ -220,7 +220,7 @@ class DataReader:
         self._texts: dict[int, str] = {}
         self._here: dict[int, int] = {}
         self._nodes: list[fx.Node] = []
-        """Of the question that is being read."""
+        """The nodes of the question that is being read."""
         for kind, *fields in rows:
             named = dict(zip(_SOURCES[kind], map(self.read, fields), strict=True))
             self.paths.append(getattr(sources, kind)(**named))

@@ -163,7 +163,7 @@ class NamesWritten:
 
 
 def _content(obj: object, contents: Contents) -> str:
-    """Of a sentinel nothing is relied on but which it is, and of which class."""
+    """The content that a version relies on; of a sentinel, only which it is, and of which class."""
     return contents.of(obj) if isinstance(obj, (*_OF_CODE, ModuleType)) else class_name(type(obj))
 
 

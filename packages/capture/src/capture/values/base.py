@@ -375,7 +375,7 @@ def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
 
 
 def own_attribute(ctx: Tracer, value: Value, held: Mapping[str, object], name: str) -> Value | None:
-    """What an object holds by this name before its class is asked; None where it has no such, which is relied on."""
+    """The object's own attribute, found before its class is asked; None where it has no such, which is relied on."""
     kind = type(held_by(value.python_type(), name))
     if hasattr(kind, "__set__") or hasattr(kind, "__delete__"):
         return None
@@ -389,7 +389,7 @@ def own_attribute(ctx: Tracer, value: Value, held: Mapping[str, object], name: s
 
 
 def or_else_asked(ctx: Tracer, value: Value, name: str, read: Callable[[], _Read]) -> _Read | Value:
-    """What ``read`` gives; the answer of the class's ``__getattr__`` where that raises AttributeError, as in CPython.
+    """The result of ``read``, or of the class's ``__getattr__`` where that raises AttributeError, as in CPython.
 
     A property raises it, or a ``__getattribute__``: CPython forgets that one.
     """

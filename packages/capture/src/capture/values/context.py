@@ -175,7 +175,7 @@ class ProfilerRange(TorchContext):
         self.grad_mode_within = torch.is_grad_enabled()
 
     def leave(self, graph: StateRecorder) -> None:
-        """Nothing was switched."""
+        """Leaves everything as it is: nothing was switched."""
 
     def parts(self) -> Iterator[Value]:
         return iter(self.args)

@@ -1,4 +1,4 @@
-"""Which dicts are the ``__dict__`` of an object: the two are one thing, by whatever paths the program meets them.
+"""Dicts that are the ``__dict__`` of an object: the two are one thing, by whatever paths the program meets them.
 
     o, then d = vars(o) by another path     d is the view of o that ``o.__dict__`` gives (``values/instance_dict``)
     d, then o                               both are read as they are; a write to either ends the graph

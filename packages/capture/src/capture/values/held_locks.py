@@ -44,7 +44,7 @@ class Locks:
         self._nodes = 0
         self._over_graph = False
         self.read: set[Source] = set()
-        """Where numbers were read while a lock was held that was taken here."""
+        """The sources of numbers that were read while a lock was held that was taken here."""
 
     def note_read(self, source: Source) -> None:
         """Notes that a number is read: if the graph is given it, the lock has to be held by then."""

@@ -68,7 +68,7 @@ class PartialValue(Value):
         return self._other_attribute(ctx, name)
 
     def _other_attribute(self, ctx: Tracer, name: str) -> Value:
-        """What a program hung on the partial, as ``functools.update_wrapper`` does; else what its class has."""
+        """The attribute that a program hung on the partial, as ``functools.update_wrapper`` does; else its class's."""
         if self.source is not None and self.obj is not None:
             held = vars(self.obj)
             if name in held:

@@ -70,7 +70,8 @@ class Call:
     """Calls a torch operator (a library kernel, or a fallback, which has a ``reason``).  ``args`` and ``kwargs`` hold
     plain values, lists of them, ``Ref`` and ``Index``.  ``outputs`` are names for what it returns, flattened; None for
     a result nobody reads.  With ``into`` the results are written into buffers that exist already.  ``number`` is the
-    name of the one integer that the operator returns instead."""
+    name of the one integer that the operator returns instead.  ``unimplemented``: torch's own kernel has no code for
+    the operands' dtypes, and raises."""
 
     target: OpOverload
     args: tuple[object, ...]
@@ -79,6 +80,7 @@ class Call:
     into: tuple[str, ...] = ()
     reason: str | None = None
     number: Symbol | None = None
+    unimplemented: bool = False
 
 
 WIDEST = 1 << 62

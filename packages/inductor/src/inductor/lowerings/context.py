@@ -311,10 +311,12 @@ class Context:
         outputs: Sequence[Buffer | None],
         reason: str | None,
         number: Symbol | None = None,
+        *,
+        unimplemented: bool = False,
     ) -> None:
         """A call of a torch operator; tensors in the arguments have become ``Ref`` already."""
         self.returned.update(buffer.name for buffer in outputs if buffer is not None)
-        self.emit(Call(target, tuple(args), tuple(kwargs.items()), tuple(outputs), (), reason, number))
+        self.emit(Call(target, tuple(args), tuple(kwargs.items()), tuple(outputs), (), reason, number, unimplemented))
 
     def constant(self, value: torch.Tensor, name: str | None = None) -> Tensor:
         """A tensor that the compiled graph keeps."""

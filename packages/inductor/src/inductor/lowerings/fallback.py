@@ -40,13 +40,17 @@ LIBRARY.update(_OF_ANY_LAYOUT, (
 ))  # fmt: skip
 
 
-def call_operator(ctx: Context, node: Node, args: object, kwargs: object, reason: str | None) -> Any:
+def call_operator(
+    ctx: Context, node: Node, args: object, kwargs: object, reason: str | None, *, unimplemented: bool = False
+) -> Any:
     """Emits the call and returns its results in the operator's own structure."""
     target = node.target
     assert isinstance(target, OpOverload)
     if target not in _OF_ANY_LAYOUT and not schema_of(target).is_mutable:
         args, kwargs = _as_traced(ctx, (args, kwargs), (node.args, node.kwargs))
-    return _emit(ctx, target, args, kwargs, node.meta.get("val"), None if target in LIBRARY else reason)
+    if target in LIBRARY:
+        reason, unimplemented = None, False
+    return _emit(ctx, target, args, kwargs, node.meta.get("val"), reason, unimplemented)
 
 
 def _as_traced(ctx: Context, operands: tuple[object, object], nodes: object) -> Any:
@@ -70,7 +74,9 @@ def _laid(ctx: Context, value: object, traced: object) -> object:
     return ctx.realize(replace(value, base=None), wanted, gaps=True)
 
 
-def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason: str | None) -> Any:
+def _emit(
+    ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason: str | None, unimplemented: bool
+) -> Any:
     """Emits the call, with buffers for its results, and reads from them the sizes that only they tell."""
     if metas is None and [str(result.type) for result in schema_of(target).returns] == ["Tensor"]:
         raise UnsupportedGraph(f"{ctx.node}, of which the tracer does not say what it returns")
@@ -78,11 +84,11 @@ def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason:
     call_args, call_kwargs = _map(refs, args), {name: _map(refs, value) for name, value in kwargs.items()}
     if isinstance(metas, torch.SymInt):
         number = ctx.sizes.number(metas)
-        ctx.call(target, call_args, call_kwargs, [], reason, number)
+        ctx.call(target, call_args, call_kwargs, [], reason, number, unimplemented=unimplemented)
         return Index.of(number)
     leaves, structure = pytree.tree_flatten(metas)
     buffers = [_result(ctx, leaf) for leaf in leaves]
-    ctx.call(target, call_args, call_kwargs, buffers, reason)
+    ctx.call(target, call_args, call_kwargs, buffers, reason, unimplemented=unimplemented)
     tensors = [buffer for buffer in buffers if buffer is not None]
     # Sizes that are not understood are read from the result that has them.
     for place, dim, symbol in ctx.sizes.to_read:

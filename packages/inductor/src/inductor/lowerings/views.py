@@ -79,7 +79,7 @@ def _groups(old: Sequence[Index], new: Sequence[Index]) -> list[tuple[list[int],
             elif right < len(new):
                 size_right, right = size_right * new[right], right + 1
             else:
-                # Sizes that only the run tells: nothing is known of where runs end, so all of it is one.
+                # Data-dependent sizes: nothing is known of where runs end, so all of it is one.
                 return [(list(range(len(old))), list(range(len(new))))]
         groups.append((list(range(start[0], left)), list(range(start[1], right))))
     return groups

@@ -133,7 +133,7 @@ def shift_right(a, b):
 
 @triton.jit
 def integer_power(a, b):
-    """By squaring; a negative exponent leaves only 1 and -1 standing."""
+    """The power of integers, by squaring; a negative exponent leaves only 1 and -1 standing."""
     # A block of ones like ``a``; 64 rounds see every bit of an exponent.
     power = a * 0 + 1
     base, rest = a, tl.where(b < 0, 0, b)

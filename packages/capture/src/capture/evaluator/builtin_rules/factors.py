@@ -31,10 +31,10 @@ _DOUBLE = ConstantValue(torch.float64)
 _CPU = torch.device("cpu")
 
 
-def numbers_of_the_run(
+def data_dependent_numbers(
     ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
-    """The family of operations whose numbers only the run tells; declines where they take tensors for them."""
+    """The family of operations on data-dependent numbers; declines where they take tensors for them."""
     name = str(getattr(function, "__name__", ""))
     operation = name.removeprefix("_foreach_").removesuffix("_")
     if name.startswith("_fused_"):

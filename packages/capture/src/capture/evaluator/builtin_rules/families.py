@@ -1,7 +1,7 @@
 """Rules for whole families of functions, in the order in which they are asked.
 
 A function comes here where no rule of its own fits its operands.  A family answers, declines with None, or ends the
-graph.  The order is part of what they mean: numbers that only the run knows are looked at before constants are
+graph.  The order is part of what they mean: data-dependent numbers are looked at before constants are
 computed with, and what is recorded as it is comes after all who would record something else.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from capture.evaluator.builtin_rules.dynamic_floats import dynamic_float
-from capture.evaluator.builtin_rules.factors import numbers_of_the_run
+from capture.evaluator.builtin_rules.factors import data_dependent_numbers
 from capture.evaluator.builtin_rules.functions_of_dynamic_sizes import as_a_program, operator_of_dynamic_sizes
 from capture.evaluator.builtin_rules.functions_of_numbers import functions_of_numbers
 from capture.evaluator.builtin_rules.instances import construct
@@ -33,11 +33,11 @@ Family = Callable[[World, Any, Sequence[Value], Mapping[str, Value]], Value | No
 
 FAMILIES: tuple[Family, ...] = (
     say_later,  # what the program lets be said at the end, whatever it is
-    # Numbers and tensors that only the run knows, where torch or Python asks what they are.
+    # Data-dependent numbers and tensors, where torch or Python asks what they are.
     numbers_that_may_not_fit,
     quantiles_within_range,
     dynamic_float,
-    numbers_of_the_run,
+    data_dependent_numbers,
     functions_of_numbers,
     number_operators,
     # Python's own functions.

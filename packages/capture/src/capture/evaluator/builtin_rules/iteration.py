@@ -323,7 +323,7 @@ def _sum_of_numbers(ctx: World, numbers: Sequence[Value]) -> Value:
             return ConstantValue(_SUM(*(number.constant() for number in numbers)))
         if all(is_known_before(ctx, number) for number in numbers):
             return computed(ctx, _SUM, numbers)
-        ctx.stop(Kind.TENSOR_VALUE, "floats that only the run tells are added up by `sum`", "add them up as tensors")
+        ctx.stop(Kind.TENSOR_VALUE, "data-dependent floats are added up by `sum`", "add them up as tensors")
     # Whole numbers, and at most one float: additions one after the other round the same.
     return functools.reduce(lambda one, other: ctx.call_builtin(operator.add, [one, other], {}), numbers)
 

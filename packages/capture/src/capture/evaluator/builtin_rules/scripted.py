@@ -54,7 +54,7 @@ def call_scripted(ctx: World, function: ScriptedValue, *args: Value, **kwargs: V
 
 @functools.cache
 def _more_than_computing(function: torch.jit.ScriptFunction) -> str | None:
-    """What is in the function besides operators and control flow; None where there is nothing."""
+    """The kind of a node in the function that is no operator and no control flow; None where there is none."""
     for node in _nodes_of(function.inlined_graph):
         kind = node.kind()
         known = kind in _OF_THE_LANGUAGE or (kind.startswith("aten::") and kind not in _NO_MERE_OPERATORS)
