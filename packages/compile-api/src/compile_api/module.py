@@ -16,8 +16,6 @@ from typing import Any, ClassVar
 
 import torch
 
-from compile_api.state import STATE
-
 Recompile = Callable[[Any], Any]
 
 WRAPPED = "_orig_mod"
@@ -40,8 +38,8 @@ def compiled_module(original: torch.nn.Module, call: Callable[..., Any], recompi
 
 def _class_of(base: type) -> type:
     """The class of all compiled modules of a class: a copy is an instance of its original's class, as in eager."""
-    known = STATE.classes_of_modules.get(id(base))
-    return known if known is not None else STATE.classes_of_modules.setdefault(id(base), _new_class_of(base))
+    made = (cls for cls in type.__subclasses__(base) if vars(cls).get("_written_as") is base)
+    return next(made, None) or _new_class_of(base)
 
 
 def _new_class_of(base: type) -> type:

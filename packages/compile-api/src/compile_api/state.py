@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakValueDictionary
 
 from compile_api.ledger import Ledger
 from compile_api.messages import Messages
@@ -38,9 +37,6 @@ class State:
 
     served: Served = field(default_factory=Served)
     """The replacements in torch's modules, which are process-wide, and so is what we put into them."""
-
-    classes_of_modules: WeakValueDictionary[int, type] = field(default_factory=WeakValueDictionary)
-    """The class of compiled modules for each class of theirs, by its id: each keeps its base, and so the id."""
 
     newer_torch_warned: set[str] = field(default_factory=set)
     """The versions of torch that were reported as newer than those tested."""

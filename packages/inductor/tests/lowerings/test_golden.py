@@ -38,7 +38,7 @@ def graph(x: bf16[4, 8]):
     return d
 """) == """\
     nest b0 (i0 in 4, i1 in 8)
-        b0 = exp(cast(x[8 * i0 + i1], float32))
+        b0 = rounded(exp(cast(x[8 * i0 + i1], float32)), bfloat16)
         b0[8 * i0 + i1] = b0
     nest b2 (i0 in 4)
         for i1 in reduce(8):
