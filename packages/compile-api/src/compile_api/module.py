@@ -38,7 +38,8 @@ def compiled_module(original: torch.nn.Module, call: Callable[..., Any], recompi
 
 def _class_of(base: type) -> type:
     """The class of all compiled modules of a class: a copy is an instance of its original's class, as in eager."""
-    made = (cls for cls in type.__subclasses__(base) if vars(cls).get("_written_as") is base)
+    subclasses: list[type] = type.__subclasses__(base)
+    made = (cls for cls in subclasses if vars(cls).get("_written_as") is base)
     return next(made, None) or _new_class_of(base)
 
 
