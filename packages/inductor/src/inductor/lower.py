@@ -37,6 +37,7 @@ from inductor.lowerings.values import (
     COMPUTED,
     DEVICES,
     EIGHTHS,
+    HALF,
     Tensor,
     as_stored,
     broadcast_to,
@@ -304,7 +305,7 @@ class _Lowerer:
         if value.base is not None:
             return value
         users = len(node.users) + self.more_users[node]
-        if is_rounded(node, users):
+        if value.dtype in HALF and is_rounded(node, users):
             value = as_stored(value)  # as one number: half precision minus its own maximum is zero
         partial = self._makes_much_wait(node, value)
         if partial or node in self.needs_memory or deserves_memory(node, value, users):

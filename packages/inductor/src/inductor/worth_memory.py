@@ -1,4 +1,5 @@
-"""Values that get memory: those that are better stored once than computed in each of their uses.
+"""Values that get memory, and those that are rounded as memory would hold them: what several uses, or one in several
+passes, had better see once.
 
 Must not know: how values are lowered, or which kernels they end up in.
 """
@@ -68,8 +69,8 @@ def _is_read_in_passes(node: Node, value: Tensor) -> bool:
     A GPU has its rows in registers."""
     if value.device.type != "cpu":
         return False
-    work = cost_again(value.expr, value.device)
-    return any(_PASSES.get(user.target, 1) * work > costs.CPU.worth_a_pass for _, user in _readers(node))
+    passes = max((_PASSES.get(user.target, 1) for _, user in _readers(node)), default=1)
+    return passes > 1 and passes * cost_again(value.expr, value.device) > costs.CPU.worth_a_pass
 
 
 def _bytes_read(value: Tensor, reads: Iterable[Load]) -> int:

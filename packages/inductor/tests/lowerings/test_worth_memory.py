@@ -6,6 +6,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 import inductor
+from inductor.ir.show import graph_text
+from inductor.lower import lower
 
 TABLE, PLACES = torch.randn(169, 3), torch.randint(0, 169, (49 * 49,))
 ROWS = torch.randn(64, 1024)
@@ -43,6 +45,12 @@ def test_what_costs_something_is_computed_in_one_pass(function):
 def test_picked_elements_are_picked_in_one_pass():
     places = torch.randint(0, 169, ROWS.shape)
     assert program(lambda x, t, at: (x + t[at]).softmax(-1), ROWS, TABLE[:, 0], places).count("p0(169") == 1
+
+
+def test_what_is_costly_and_read_once_gets_no_memory():
+    """Lowered alone, before fusion could take memory away again."""
+    traced = make_fx(lambda x: torch.tanh(torch.erf(torch.sigmoid(x).exp())).sin() * 2)(ROWS)
+    assert graph_text(lower(traced, [ROWS])).count("nest") == 1
 
 
 @pytest.mark.parametrize("function", [
