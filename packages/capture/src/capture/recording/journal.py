@@ -30,7 +30,8 @@ _LOOKS_AT_VALUES = (
     "histc", "histogram", "_histogram", "bincount", "_ctc_loss", "masked_scatter", "masked_select", "segment_reduce",
     "_assert", "_functional_assert", "repeat_interleave", "quantize", "fractional_max_pool", "sym_constrain",
 )  # fmt: skip
-_ONLY_COMPUTES = ("linalg_vector_norm", "linalg_cross", "linalg_vecdot")  # of those above by name, and looks at none
+# Operators that begin with one of these names and look at no values.
+_LOOKS_AT_NONE = ("linalg_vector_norm", "linalg_cross", "linalg_vecdot")
 _DIVIDES = ("div", "floor_divide", "remainder", "fmod", "pow")
 _MOVES = (
     "cat", "stack", "copy", "_to_copy", "clone", "sum", "prod", "cumsum", "sort", "topk", "max", "min", "argmax",
@@ -72,7 +73,7 @@ def traits_of(func: OpOverload) -> Traits:
     plain = name.rstrip("_")
     of_torch = func.namespace in ("aten", "prims")
     # By its name, as torch has no mark for operators that look at data.
-    always = not of_torch or (plain.startswith(_LOOKS_AT_VALUES) and plain not in _ONLY_COMPUTES)
+    always = not of_torch or (plain.startswith(_LOOKS_AT_VALUES) and plain not in _LOOKS_AT_NONE)
     moves = torch.Tag.pointwise in func.tags or plain in _MOVES or _is_view(func)
     # Norms write their running statistics too, which no schema marks: ``statistics`` tells.
     arguments = enumerate(schema_of(func).arguments)

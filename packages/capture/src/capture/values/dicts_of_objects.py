@@ -25,8 +25,6 @@ from capture.values.user_object import UserObject, instance_dict
 
 _SHOWN = (UserObject, FunctionValue, PartialValue, PythonModuleValue)
 """The kinds whose ``__dict__`` has a value that follows theirs."""
-
-
 _OF_CODE = (FunctionType, ModuleType)
 
 

@@ -164,7 +164,7 @@ def _rely_on_another(ctx: Tracer, left: Value, right: Value) -> None:
     if first is None or second is None or left.python_type() is not right.python_type():
         return
     if not (isinstance(first, ConstSource) and isinstance(second, ConstSource)):
-        _guard_distinct(ctx, [first], [second])
+        rely_on_distinct_paths(ctx, [first], [second])
 
 
 # Of what is known by its value, several equal objects may come; of all other constants, each is the only one, or a
@@ -195,7 +195,7 @@ def _rely_on_identity(ctx: Tracer, left: tuple[Source | None, object], right: tu
         return
     first, second = (ConstSource(obj, repr(obj)[:40]) if path is None else path for path, obj in (left, right))
     if left[1] is not right[1]:
-        _guard_distinct(ctx, [first], [second])
+        rely_on_distinct_paths(ctx, [first], [second])
     elif left[0] is None or right[0] is None:
         ctx.guard(left[0] or right[0], "is", left[1])
     else:
@@ -211,7 +211,7 @@ def _rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
         return
     if isinstance(left, ConstantValue) or left.python_type() is not right.python_type():
         return
-    _guard_distinct(ctx, [first], [second])
+    rely_on_distinct_paths(ctx, [first], [second])
 
 
 def _rely_on_distinct_group(ctx: Tracer, changed: Sequence[Value], others: Sequence[Value]) -> None:
@@ -221,11 +221,11 @@ def _rely_on_distinct_group(ctx: Tracer, changed: Sequence[Value], others: Seque
     """
     coming, held = _by_origin(changed)
     other_coming, other_held = _by_origin(others)
-    _guard_distinct(ctx, coming, [*held, *other_coming, *other_held])
+    rely_on_distinct_paths(ctx, coming, [*held, *other_coming, *other_held])
     if any(isinstance(value, TensorValue) for value in changed):
-        _guard_distinct(ctx, held, other_coming)
+        rely_on_distinct_paths(ctx, held, other_coming)
     else:
-        _guard_distinct(ctx, held, [*other_coming, *other_held])
+        rely_on_distinct_paths(ctx, held, [*other_coming, *other_held])
 
 
 def rely_on_none_of(ctx: Tracer, values: Sequence[Value], others: Sequence[Value]) -> None:
@@ -239,15 +239,10 @@ def _by_origin(values: Sequence[Value]) -> tuple[list[Source], list[Source]]:
     return [path for path in paths if comes_with_the_call(path)], [p for p in paths if not comes_with_the_call(p)]
 
 
-def rely_on_distinct_paths(ctx: Tracer, first: Sequence[Source], rest: Sequence[Source]) -> None:
-    """Relies on what the first lead to being different objects, and none of those that the rest lead to."""
-    _guard_distinct(ctx, first, rest)
-
-
 _NAMED = 3
 
 
-def _guard_distinct(ctx: Tracer, first: Sequence[Source], rest: Sequence[Source]) -> None:
+def rely_on_distinct_paths(ctx: Tracer, first: Sequence[Source], rest: Sequence[Source]) -> None:
     """The first are different objects, and none of the rest is one of them."""
     sources = (*first, *rest)
     if not first or len(sources) < 2:
