@@ -173,6 +173,22 @@ def test_an_error_inside_a_mode_leaves_it(name):
     assert modes_in_force() == before
 
 
+@pytest.mark.parametrize("outer", MODES)
+@pytest.mark.parametrize("middle", MODES)
+@pytest.mark.parametrize("inner", MODES)
+def test_a_graph_that_raises_inside_modes_leaves_them_in_order(outer, middle, inner):
+    def spread(x, index):
+        x[1:] = 1.0
+        with MODES[outer](), MODES[middle](), MODES[inner]():
+            x[index] = x  # reads what it writes: refused
+
+    before = modes_in_force()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            capture.optimize("eager")(spread)(torch.ones(4, 4), torch.tensor([0, 2]))
+        assert modes_in_force() == before
+
+
 def test_code_without_a_graph_asks_for_the_mode_anew(x):
     def ask(a, answers):
         for _ in range(2):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import torch
 from torch import fx
 
-from capture.torch_versions import enter_autocast, enter_inference_mode, set_grad_enabled
+from capture.torch_versions import enter_autocast, enter_inference_mode, exit_inference_mode, set_grad_enabled
 
 _enter_autocast = enter_autocast
 _SWITCHES = (
@@ -27,6 +27,7 @@ class _Modes:
 
     def __init__(self, devices: Collection[str]) -> None:
         self.grad = torch.is_grad_enabled()
+        self.inference = torch.is_inference_mode_enabled()
         self.autocast = [
             (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices
         ]
@@ -34,6 +35,8 @@ class _Modes:
         self.caches = torch.is_autocast_cache_enabled()
 
     def put_back(self) -> None:
+        if torch.is_inference_mode_enabled() is not self.inference:
+            _set_inference_mode(self.inference)
         set_grad_enabled(self.grad)
         if not self.autocast:
             return
@@ -46,6 +49,16 @@ class _Modes:
         # Torch clears the cache of casts when the outermost autocast is left, which was left in no regular way here.
         if not self.depth:
             torch.clear_autocast_cache()
+
+
+def _set_inference_mode(enabled: bool) -> None:
+    """Switches inference mode for good, which torch does for the time of an object only: each puts back what it found.
+
+    Of two objects the second found what is wanted, and is left last.
+    """
+    first, second = enter_inference_mode(enabled), enter_inference_mode(enabled)
+    exit_inference_mode(first)
+    exit_inference_mode(second)
 
 
 @contextlib.contextmanager
