@@ -35,9 +35,10 @@ for t in <l>[:3]:
 for i_, t in enumerate([<f>, <f>]):
 {}
 
-while n < 3:
+turn_ = n
+while turn_ < 3:
 {}
-    n += 1
+    turn_ += 1
 
 try:
 {}

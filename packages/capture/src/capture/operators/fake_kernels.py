@@ -82,6 +82,31 @@ def _pooled(function: Callable[..., object], input: torch.Tensor, *args: object,
     return pooled.contiguous() if known and not followed else pooled
 
 
+def _observed(
+    function: Callable[..., object],
+    input: torch.Tensor,
+    observes: torch.Tensor,
+    quantises: torch.Tensor,
+    least: torch.Tensor,
+    most: torch.Tensor,
+    scale: torch.Tensor,
+    zero_point: torch.Tensor,
+    averaging: float,
+    quant_min: int,
+    quant_max: int,
+    axis: int,
+    by_channel: bool = False,
+    *rest: object,
+) -> object:
+    """The result of a quantisation that observes; statistics that have no channels yet get them, as in eager."""
+    if by_channel:
+        for statistic in (least, most, scale, zero_point):
+            if statistic.numel() != input.shape[axis]:
+                statistic.resize_(input.shape[axis])
+    numbers = averaging, quant_min, quant_max, axis, by_channel
+    return function(input, observes, quantises, least, most, scale, zero_point, *numbers, *rest)
+
+
 _FAKE_KERNELS: Mapping[Callable[..., object], FakeKernel] = {
     function: partial(rule, function)
     for rule, functions in (
@@ -89,6 +114,7 @@ _FAKE_KERNELS: Mapping[Callable[..., object], FakeKernel] = {
         (_dropped, (torch.dropout, torch.nn.functional.dropout)),
         (_pooled, (torch.max_pool1d, torch.nn.functional.max_pool1d)),
         (_one_hot, (torch.nn.functional.one_hot,)),
+        (_observed, (torch.fused_moving_avg_obs_fake_quant,)),
     )
     for function in functions
 }
