@@ -256,7 +256,7 @@ CONSTANTS = """
 LENT = {
     "aotgrad.torch_versions.INSIDES", "capture.torch_versions.INSIDES", "compile_api.torch_versions.INSIDES",
     "cudagraphs.torch_versions.INSIDES", "inductor.torch_versions.INSIDES",  # rows are found when they are asked for
-    "capture.recording.graph._TEXTS",  # torch's own
+    *("capture.graph_modules._TEXTS", "aotgrad.graph_modules._TEXTS"),  # torch's own
 }  # fmt: skip
 
 GROWING = {"count", "deque", "defaultdict", "Counter", "Lock", "RLock", "local", "ContextVar", "WeakSet"}

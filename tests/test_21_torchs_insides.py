@@ -32,6 +32,7 @@ def todays():
 
 def test_the_mechanism_is_one_text():
     assert len({(folder / "insides.py").read_text() for folder in SOURCES.values()}) == 1
+    assert len({(SOURCES[name] / "graph_modules.py").read_text() for name in ("capture", "aotgrad")}) == 1
 
 
 def is_private(path):

@@ -7,6 +7,7 @@ import math
 import operator
 import os
 import random
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -210,6 +211,15 @@ def test_lists_of_two_lengths_are_refused_as_in_eager():
         with pytest.raises(RuntimeError, match=r"same number of tensors|same length|got 1 and 2"):
             compiled([x], [x, x], rate)
     assert compile_api.report(compiled).breaks
+
+
+@pytest.mark.parametrize("split", [torch.split, torch.chunk, torch.tensor_split])
+def test_parts_of_a_varying_number_are_a_list_of_one_too(split):
+    compiled = compile_api.compile(lambda x, n: [part * 2 for part in split(x, n)])
+    with warnings.catch_warnings(action="error"):  # such as that a graph raised, and CPython ran the function
+        for rows, n in ((6, 2), (7, 10), (7, 7), (1, 1), (9, 4)):
+            x = torch.randn(rows, 2)
+            torch.testing.assert_close(compiled(x, n), [part * 2 for part in split(x, n)])
 
 
 FILLS = {

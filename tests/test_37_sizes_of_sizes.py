@@ -64,3 +64,51 @@ def test_windows_that_are_put_together():
         torch.manual_seed(i)
         assert torch.equal(result, put_together(i))
     assert not compile_api.report(program).refused
+
+
+OVER_TOKENS = {
+    "layer_norm": lambda t, w: F.layer_norm(t, (4,), w, w),
+    "layer_norm of two": lambda t, w: F.layer_norm(t, (5, 4)),
+    "rms_norm": lambda t, w: F.rms_norm(t, (4,), w),
+    "group_norm": lambda t, w: F.group_norm(t.transpose(1, 2), 2, w, w),
+    "batch_norm": lambda t, w: F.batch_norm(t.transpose(1, 2), None, None, w, w, training=True),
+    "softmax": lambda t, w: t.softmax(1) * w,
+    "log_softmax": lambda t, w: F.log_softmax(t, 1) * w,
+    "gelu": lambda t, w: F.gelu(t) * w,
+    "cumsum": lambda t, w: t.cumsum(1) * w,
+    "prod": lambda t, w: t.prod(1) * w,
+    "norm": lambda t, w: t.norm(dim=1) * w,
+    "std": lambda t, w: t.std(1) * w,
+    "amax": lambda t, w: t.amax(1) * w,
+    "cross_entropy": lambda t, w: F.cross_entropy(t, t.detach().softmax(1)) * w,
+    "smooth_l1": lambda t, w: F.smooth_l1_loss(t, t.detach() * 0.5 + w),
+    "glu": lambda t, w: F.glu(t * w),
+    "scores": lambda t, w: F.scaled_dot_product_attention(t, t * w, t),
+    "max_pool": lambda t, w: F.max_pool1d(t * w, 2),
+    "interpolate": lambda t, w: F.interpolate(t * w, 3, mode="linear"),
+    "where": lambda t, w: torch.where(t > 0, t * w, t),
+    "index": lambda t, w: t[:, torch.tensor([0, 2, 2])] * w,
+    "gather": lambda t, w: t.gather(1, (t > 0).long()) * w,
+    "flip": lambda t, w: t.flip(1) * w,
+    "pad": lambda t, w: F.pad(t * w, (0, 1, 1, 0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OVER_TOKENS)
+def test_one_size_in_two_ways(name):
+    """A number of patches that an added table says is five: half of a graph's tensors know it by one, half by the
+    other."""
+
+    def program(x, first, table, w):
+        patches = F.avg_pool2d(x, 4).flatten(2).transpose(1, 2)
+        return OVER_TOKENS[name](torch.cat([first.expand(len(x), -1, -1), patches], 1) + table, w)
+
+    compiled = compile_api.compile(program, dynamic=True)
+    with warnings.catch_warnings(action="error"):
+        for batch in (2, 3):
+            given = [torch.randn(sizes, requires_grad=True) for sizes in ((batch, 4, 8, 8), (1, 1, 4), (1, 5, 4), (4,))]
+            result, expected = compiled(*given), program(*given)
+            torch.testing.assert_close(result, expected)
+            weights = torch.randn_like(expected)
+            gradients = [torch.autograd.grad(y, given, weights, allow_unused=True) for y in (result, expected)]
+            torch.testing.assert_close(*gradients)

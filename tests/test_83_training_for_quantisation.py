@@ -1,4 +1,4 @@
-"""Fake quantisation beside training: observers learn, and quantise, as in eager, under every configuration of torch's."""
+"""Fake quantisation beside training: observers learn, and quantise, as in eager."""
 
 from __future__ import annotations
 

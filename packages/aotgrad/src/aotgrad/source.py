@@ -5,7 +5,6 @@ Must not know: what the code is for.
 
 from __future__ import annotations
 
-import linecache
 import math
 from collections.abc import Callable
 from typing import Any
@@ -59,8 +58,20 @@ class Source:
 
     def build(self, title: str) -> dict[str, Any]:
         """Runs the lines and returns the namespace that they leave."""
-        text, filename = self.text(), f"<generated: aotgrad {title} {next(STATE.source_numbers)}>"
-        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-        namespace = dict(self.names)
+        text, filename = self.text(), f"<generated: aotgrad {title}>.{next(STATE.source_numbers)}"
+        namespace = {**self.names, "__name__": filename, "__loader__": _Text(text)}
         exec(compile(text, filename, "exec"), namespace)
         return namespace
+
+
+class _Text:
+    """Written text as a loader: a traceback asks the namespace that the code runs in, and the text goes with that.
+
+    It does not ask where the name of a file ends with ``>``.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_source(self, name: str) -> str:
+        return self._text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -150,11 +149,24 @@ def finish(
     return CompiledGraph(call, wrapper.source, program, report)
 
 
+class _Text:
+    """A wrapper's source as a loader: a traceback asks the namespace that the code runs in, and it goes with that.
+
+    It does not ask where the name of a file ends with ``>``.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_source(self, name: str) -> str:
+        return self._text
+
+
 def bound(name: str, source: str, namespace: Mapping[str, object]) -> Boxed:
-    """The function of a wrapper's source.  The source is registered with ``linecache``, so that tracebacks show it."""
+    """The function of a wrapper's source."""
     own: dict[str, Any] = dict(namespace)
-    file = f"<generated: inductor {name} {id(own)}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    file = f"<generated: inductor {name}>.{id(own)}"
+    own |= {"__name__": file, "__loader__": _Text(source)}
     exec(compile(source, file, "exec"), own)
     call: Boxed = own["call"]
     return call

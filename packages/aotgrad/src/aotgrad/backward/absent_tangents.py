@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from aotgrad.autograd_graph.missing_gradients import reached_by
+from aotgrad.graph_modules import graph_module
 from aotgrad.partitioning.partition import Half
 from aotgrad.roles import Gradient, OutputRole, Saved, Tangent
 from aotgrad.tensors.symbols import SYM_TYPES, SizeNodes
@@ -68,7 +69,7 @@ def without_tangents(half: Half, absent: Collection[int]) -> Half:
     kept = set(graph.nodes)
     placeholders = [copies[node] for node in half.module.graph.find_nodes(op="placeholder")]
     roles = tuple(role for node, role in zip(placeholders, half.inputs, strict=True) if node in kept)
-    return Half(fx.GraphModule(half.module, graph), roles, tuple(role for _, role in outputs))
+    return Half(graph_module(half.module, graph), roles, tuple(role for _, role in outputs))
 
 
 def saved_read(backward: Half, fewer: Half) -> list[bool]:

@@ -25,6 +25,7 @@ from aotgrad.backward.create_graph_formulas import (
 )
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
+from aotgrad.graph_modules import graph_module
 from aotgrad.partitioning.partition import Half, Pair
 from aotgrad.random_operators import draws
 from aotgrad.recording.draws import dropout_from_mask, is_dropout_mask
@@ -238,7 +239,7 @@ def trace_double_backward(
         needed = saved_read(backward, without_tangents(backward, absent) if has_known_sizes(backward) else backward)
         return [each or number in taken for number, each in enumerate(needed)]
 
-    run = run_eagerly(fx.GraphModule(joint.root, graph), (), followed=True)
+    run = run_eagerly(graph_module(joint.root, graph), (), followed=True)
     return DoubleBackward(run, roles, taken, own, below, read, holds)
 
 

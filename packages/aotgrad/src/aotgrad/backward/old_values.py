@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from aotgrad.backward.double_backward import lost_inputs
+from aotgrad.graph_modules import recompile
 from aotgrad.partitioning.partition import Half, Pair
 from aotgrad.roles import Saved, Tangent
 from aotgrad.tensors.symbols import size_hint
@@ -55,8 +56,8 @@ def _saving(pair: Pair, inputs: list[fx.Node]) -> Pair:
     output.args = ((*output.args[0], *copies),)
     outputs = (*pair.forward.outputs, *roles)
     output.meta["roles"] = outputs
-    pair.forward.module.recompile()
-    pair.backward.module.recompile()
+    recompile(pair.forward.module)
+    recompile(pair.backward.module)
     first = next(place for place, role in enumerate(pair.backward.inputs) if isinstance(role, Tangent))
     inputs_of = (*pair.backward.inputs[:first], *roles, *pair.backward.inputs[first:])
     return Pair(

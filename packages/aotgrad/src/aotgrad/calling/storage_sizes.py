@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from aotgrad.errors import BadGraph
+from aotgrad.graph_modules import graph_module
 from aotgrad.tensors.symbols import SizeNodes
 from aotgrad.tracing.inputs import GraphInput, Signature
 
@@ -34,7 +35,7 @@ def storage_numel(entry: GraphInput, signature: Signature) -> Callable[..., int]
         graph.output(sizes.node_for(length))
     except BadGraph:
         return _of_memory(entry.position)
-    computed: Callable[..., int] = fx.GraphModule(torch.nn.Module(), graph).forward
+    computed: Callable[..., int] = graph_module(torch.nn.Module(), graph).forward
     return computed
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from aotgrad.facts import Facts
+from aotgrad.graph_modules import recompile
 from aotgrad.partitioning.partition import Half
 from aotgrad.tensors.functional import memory_of
 from aotgrad.tracing.inputs import Signature
@@ -38,6 +39,6 @@ def write_inside(half: Half, signature: Signature, facts: Facts) -> tuple[Half, 
         return half, frozenset()
     kept = [place for place in range(len(returned)) if place not in written]
     output.args = (tuple(returned[place] for place in kept),)
-    half.module.recompile()
+    recompile(half.module)
     outputs = tuple(half.outputs[place] for place in kept)
     return Half(half.module, half.inputs, outputs), frozenset(updates[place].input for place in written)

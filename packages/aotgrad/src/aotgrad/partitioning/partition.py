@@ -16,6 +16,7 @@ from torch import fx
 
 from aotgrad.errors import WrongArguments, kind
 from aotgrad.facts import Facts
+from aotgrad.graph_modules import graph_module
 from aotgrad.random_operators import draws
 from aotgrad.recording.whole_operators import WHOLE
 from aotgrad.roles import MAY_RAISE, AliasBase, Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
@@ -242,7 +243,7 @@ def _extract(
     ]
     output = graph.output(tuple(returned))
     output.meta["roles"] = tuple(roles)
-    return Half(fx.GraphModule(root, graph), tuple(role for _, role in inputs), tuple(roles))
+    return Half(graph_module(root, graph), tuple(role for _, role in inputs), tuple(roles))
 
 
 def _notes(node: fx.Node) -> dict[str, object]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotgrad.graph_modules import graph_module
 from aotgrad.stacks.borders import Crossing, best_border, convolves
 from aotgrad.stacks.keys import Keys, operands
 from aotgrad.stacks.modes import come_back, modes_at, sets_grad
@@ -232,7 +233,7 @@ class _Splitter:
         for node in layers.runs[0]:
             made[node] = graph.node_copy(node, made.__getitem__)
         graph.output(tuple(made[layers.runs[0][offset]] for offset in layers.read))
-        return fx.GraphModule(self._gm, graph)
+        return graph_module(self._gm, graph)
 
 
 def _hands_on_little(layers: _Layers, work: int) -> bool:

@@ -25,6 +25,7 @@ from torch import fx
 
 from aotgrad.backward.plan import Graphs, Plan
 from aotgrad.facts import Facts
+from aotgrad.graph_modules import graph_module
 from aotgrad.partitioning.partition import Half
 from aotgrad.recording.histories import DETACHED, HISTORY
 from aotgrad.recording.recomputed import REPEATS
@@ -89,7 +90,7 @@ def later_read(data: Body, facts: Facts, plan: Plan) -> Graphs:
 
     def backward() -> Half:
         graph, (inputs, outputs) = _read(data["backward"])
-        return Half(fx.GraphModule(torch.nn.Module(), graph), inputs, outputs)
+        return Half(graph_module(torch.nn.Module(), graph), inputs, outputs)
 
     graphs = Graphs(joint, backward)
     graphs.name = _name(data["backward"])

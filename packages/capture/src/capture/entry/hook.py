@@ -113,7 +113,8 @@ _engine.run_outside(importlib._bootstrap._find_and_load.__code__)  # type: ignor
 def translate_frame(config: Config, function: FunctionType, args: tuple[object, ...]) -> Verdict:
     """The verdict on a frame that no version fits: the engine calls this on a miss."""
     code = function.__code__
-    if is_disabled(function) or state.PROCESS.of_thread.handling:
+    # While the interpreter ends, modules lose what they hold, ours too.
+    if is_disabled(function) or state.PROCESS.of_thread.handling or sys.is_finalizing():
         return _engine.SKIP_ONCE
     if is_triton_kernel(function) or not is_captured(code, str(function.__globals__.get("__name__"))):
         return _engine.SKIP_ALWAYS

@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from capture.evaluator.world import World
+from capture.graph_modules import graph_module
 from capture.guards.sources import Inputs, Source, comes_with_the_call
 from capture.torch_versions import version_of
 
@@ -33,7 +34,7 @@ class Question:
 
     def __init__(self, graph: fx.Graph, readers: Sequence[Reader], places: Sequence[Source] | None) -> None:
         self.graph, self.places, self._readers = graph, places, readers
-        self._compute = fx.GraphModule(torch.nn.Module(), graph).forward
+        self._compute = graph_module(torch.nn.Module(), graph).forward
 
     @classmethod
     def about(cls, graph: fx.Graph, places: Sequence[Source]) -> Question:

@@ -9,11 +9,9 @@ import contextlib
 import functools
 import importlib
 import keyword
-import linecache
 import logging
 import operator
 import re
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -22,6 +20,7 @@ import torch
 from torch import fx
 
 from capture.errors import InternalError, Location
+from capture.graph_modules import graph_module
 from capture.guards.guard import Guard
 from capture.guards.layouts import OpenLayout, Relied
 from capture.guards.sources import Inputs, MadeSource, Source
@@ -53,10 +52,6 @@ _STATE_SWITCHES: tuple[object, ...] = (
 
 
 GONE = "gone"  # in the meta of a node that is no longer in the graph, but in a module of it
-
-
-# The texts of modules that FX keeps for tracebacks, where this release does it in this way.
-_TEXTS: dict[str, str] = getattr(getattr(fx.graph_module, "_loader", None), "eval_cache", {})
 
 
 def _shapes() -> ModuleType:
@@ -427,11 +422,7 @@ class GraphRecorder:
             else:
                 self.graph.erase_node(node)
         self._check_inputs(sources)
-        module = fx.GraphModule(root, self.graph, class_name=name)
-        for part in module.modules():
-            if isinstance(part, fx.GraphModule):
-                _let_text_go_with(part)
-        return module, sources
+        return graph_module(root, self.graph, name), sources
 
     def _check_inputs(self, sources: list[Source]) -> None:
         """One placeholder for each source, in their order, before everything else: else no call would fit the graph."""
@@ -447,17 +438,6 @@ class GraphRecorder:
         for node in reversed(self.nodes):
             if node.target in _STATE_SWITCHES:
                 self.graph.erase_node(node)
-
-
-def _let_text_go_with(module: fx.GraphModule) -> None:
-    """Lets the text of a module's ``forward`` go with it: FX keeps it for tracebacks, and would keep it for ever."""
-    forward = type(module).forward
-    weakref.finalize(forward, _forget_text, forward.__code__.co_filename).atexit = False
-
-
-def _forget_text(filename: str) -> None:
-    linecache.cache.pop(filename, None)
-    _TEXTS.pop(filename, None)
 
 
 def _without_numbers_of_others(nodes: Sequence[fx.Node], entries: Sequence[fx.Node]) -> list[fx.Node]:

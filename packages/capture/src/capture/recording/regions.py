@@ -17,6 +17,8 @@ import torch
 import torch.utils.checkpoint
 from torch import fx
 
+from capture.graph_modules import graph_module
+
 _PATH = "regions"  # in a node's meta: the regions that it is in, outermost first
 
 
@@ -126,4 +128,4 @@ def module_of(
             root.add_module(str(node.target), outer.get_submodule(str(node.target)))
             delattr(outer, str(node.target))
     graph.output(tuple(copies[node] for node in left))
-    return fx.GraphModule(root, graph, class_name=name.capitalize())
+    return graph_module(root, graph, name.capitalize())

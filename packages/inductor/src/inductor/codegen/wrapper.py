@@ -395,11 +395,13 @@ class _WrapperPrinter:
         if places:
             arguments += [f"{place}={name}" for place, name in zip(places, into, strict=True)]
         text = f"{target}({', '.join(arguments)})"
-        if _returns_lists(step.target):
+        kinds = [result.type.kind() for result in schema_of(step.target).returns]
+        lists = "ListType" in kinds
+        if lists and len(kinds) > 1:  # among several results, as fused optimizers have them
             text = f"flattened({text})"
         reason = f"  # {step.reason}" if step.reason else ""
         if into and not places:
-            results = self._unpack(text, [self.names.fresh("result") for _ in into], reason)
+            results = self._unpack(text, [self.names.fresh("result") for _ in into], lists, reason)
             for name, result in zip(into, results, strict=True):
                 self.lines.line(f"{name}.copy_({result})")
             return
@@ -410,7 +412,7 @@ class _WrapperPrinter:
         if not names or into:
             self.lines.line(text + reason)
             return
-        self._unpack(text, names, reason)
+        self._unpack(text, names, lists, reason)
         # Sizes that depend on values are known from here on.
         for bind in self.late:
             if bind.source in names:
@@ -436,8 +438,9 @@ class _WrapperPrinter:
             self.lines.line(f"if {name}.stride() != {strides} or {name}.dtype is not {dtype}:")
             self.lines.line(f"    {name} = laid_out({name}, {self._tuple(output.sizes)}, {strides}, {dtype})")
 
-    def _unpack(self, text: str, names: list[str], reason: str) -> list[str]:
-        self.lines.line(f"{', '.join(names)} = {text}{reason}")
+    def _unpack(self, text: str, names: list[str], lists: bool, reason: str) -> list[str]:
+        only = "," if lists and len(names) == 1 else ""  # a list of one, as `split` gives it of what is small
+        self.lines.line(f"{', '.join(names)}{only} = {text}{reason}")
         return names
 
     def _argument(self, value: object) -> str:
@@ -484,12 +487,6 @@ def _seen(program: Program) -> set[str]:
         if isinstance(step, View) and step.buffer.name in seen:
             seen.add(step.base)
     return seen
-
-
-def _returns_lists(target: OpOverload) -> bool:
-    """True if there are lists among several results, as fused optimizers have them."""
-    kinds = [result.type.kind() for result in schema_of(target).returns]
-    return len(kinds) > 1 and "ListType" in kinds
 
 
 def _may_be_negated(given: Buffer) -> bool:

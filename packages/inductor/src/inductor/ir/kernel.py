@@ -14,13 +14,13 @@ for i in 128:                              # axes: every iteration is independen
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import torch
 
-from inductor.ir.expr import Expr
+from inductor.ir.expr import Expr, substitute
 from inductor.ir.index import Index, Symbol, size_symbol
 from inductor.ir.layout import CpuLayout, Layout, Shape, Tiling
 
@@ -80,6 +80,29 @@ class Let:
 
 
 Statement: TypeAlias = Store | Reduce | Scan | Let
+
+
+def map_statement(
+    statement: Statement, change: Callable[[Expr], Expr], moves: Mapping[Symbol, Index] | None = None
+) -> Statement:
+    """The statement with every tree changed, and its own index moved."""
+    if isinstance(statement, Store):
+        return Store(
+            statement.buffer,
+            statement.index.subs(moves) if moves else statement.index,
+            change(statement.value),
+            statement.mode,
+            tuple((symbol, change(value)) for symbol, value in statement.bindings),
+            None if statement.mask is None else change(statement.mask),
+        )
+    return replace(statement, value=change(statement.value))
+
+
+def substituted(body: tuple[Statement, ...], moves: Mapping[Symbol, Index]) -> tuple[Statement, ...]:
+    """The statements with symbols replaced."""
+    if not moves:
+        return body
+    return tuple(map_statement(statement, lambda expr: substitute(expr, moves), moves) for statement in body)
 
 
 @dataclass(frozen=True, slots=True)

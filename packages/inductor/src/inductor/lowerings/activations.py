@@ -193,9 +193,12 @@ def hardtanh_backward(ctx: Context, grad: Tensor, x: Tensor, low: Number, high: 
     return elementwise((grad, x), formula)
 
 
+_SIXTH = 0.1666666716337204  # of single precision in torch's kernels, for doubles, too
+
+
 @row(aten.hardsigmoid_backward.default, operands=2)
 def hardsigmoid_backward(grad: Value, x: Value) -> Value:
-    return where((x > -3.0) & (x < 3.0), grad * (1.0 / 6.0), 0.0)
+    return where((x > -3.0) & (x < 3.0), grad * _SIXTH, 0.0)
 
 
 @lowering(aten.hardswish_backward.default)

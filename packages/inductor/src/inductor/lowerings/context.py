@@ -6,17 +6,18 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from inductor.deps import indices_of
 from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Const, Expr, Load, Result, apply, cast, loads
 from inductor.ir.graph import Nest, Operation
 from inductor.ir.index import ONE, ZERO, Index, Symbol
-from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store, StoreMode
+from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store, StoreMode, substituted
 from inductor.ir.ops import POSITIONS
 from inductor.ir.program import Buffer, Call, Ref, View
 from inductor.lowerings.sizes import Sizes, contiguous_strides, image_strides
@@ -183,6 +184,7 @@ class Context:
             buffer = self.buffers[operation.name]
             if buffer.dtype not in COMPUTED or operation.device.type not in DEVICES:
                 raise UnsupportedGraph(f"{buffer.dtype} on {operation.device.type}, for which there are no kernels")
+            operation = _by_its_own_axes(operation) if self.sizes.symbols else operation
         self.operations.append(operation)
 
     def labels(self, node: Node | None = None) -> tuple[str, ...]:
@@ -352,6 +354,19 @@ def _is_transposed(buffer: Buffer) -> bool:
 
 
 _OF_IMAGES = (3, 4, 5)  # dimensions, of sequences, of images and of volumes
+
+
+def _by_its_own_axes(nest: Nest) -> Nest:
+    """The nest with axes of other tensors replaced by its own.
+
+    Where sizes vary two tensors of one shape may have it in other words, of which the tracer knows that they are equal.
+    """
+    own = {axis.name: axis for axis in nest.domain}
+    symbols = {symbol for index in indices_of(nest.loops) for symbol in index.symbols}
+    moves = {symbol: Index.of(own[symbol.name]) for symbol in symbols if own.get(symbol.name, symbol) != symbol}
+    if not moves:
+        return nest
+    return replace(nest, loops=tuple(Loop(loop.axes, substituted(loop.body, moves)) for loop in nest.loops))
 
 
 def is_dense(sizes: Sequence[Index], strides: Sequence[Index]) -> bool:

@@ -18,10 +18,9 @@ from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Result, has_checks, rewrite, substitute, walk
 from inductor.ir.graph import Nest
 from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
-from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Statement, Store, numbers_last
+from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Statement, Store, map_statement, numbers_last
 from inductor.ir.program import Buffer
 from inductor.lowerings.values import cost, representable
-from inductor.schedule.merge import map_statement
 from inductor.schedule.segments import in_segments
 from inductor.schedule.sharing import hoisted, shared, steady
 

@@ -19,10 +19,9 @@ from inductor.deps import gives_views, loads_of, refs, root, stores_of
 from inductor.ir.expr import Expr, Load, rewrite
 from inductor.ir.graph import Graph
 from inductor.ir.index import Index, Symbol
-from inductor.ir.kernel import Argument, Kernel, Loop
+from inductor.ir.kernel import Argument, Kernel, Loop, map_statement
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Ref, Step
 from inductor.schedule.kernels import storage, with_own_names
-from inductor.schedule.merge import map_statement
 from inductor.torch_versions import aten
 
 Work: TypeAlias = Kernel | Call

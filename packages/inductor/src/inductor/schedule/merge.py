@@ -8,15 +8,15 @@ again where that is cheap and read from memory where not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from inductor import costs
 from inductor.deps import counts_positions, expressions, loads_of, stores_of
-from inductor.ir.expr import Apply, Expr, Load, Result, loads, rewrite, substitute, walk
+from inductor.ir.expr import Apply, Expr, Load, Result, loads, rewrite, walk
 from inductor.ir.graph import Nest
 from inductor.ir.index import Index, Symbol
-from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store
+from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store, map_statement, substituted
 from inductor.lowerings.values import cost_again
 from inductor.schedule.align import Overlay, overlay, permutation
 
@@ -85,7 +85,7 @@ def _whole(first: Nest, second: Nest, over: Overlay) -> Iterator[tuple[Nest, Nes
 def _moved(nest: Nest, moves: dict[Symbol, Index], inner: tuple[Symbol, ...]) -> tuple[Loop, ...]:
     """The loops over new axes; a pointwise nest laid over a reduction runs along its rows."""
     axes = {True: inner, False: () if nest.reduced else inner}
-    return tuple(Loop(axes[bool(loop.axes)], _substituted(loop.body, moves)) for loop in nest.loops)
+    return tuple(Loop(axes[bool(loop.axes)], substituted(loop.body, moves)) for loop in nest.loops)
 
 
 def _rows(rows: Nest, other: Nest, over: Overlay) -> tuple[Nest, Nest]:
@@ -96,32 +96,10 @@ def _rows(rows: Nest, other: Nest, over: Overlay) -> tuple[Nest, Nest]:
     laid = replace(
         rows,
         domain=tuple(domain),
-        loops=tuple(Loop(loop.axes, _substituted(loop.body, over.left)) for loop in rows.loops),
+        loops=tuple(Loop(loop.axes, substituted(loop.body, over.left)) for loop in rows.loops),
     )
-    once = tuple(Loop((), _substituted(loop.body, over.right)) for loop in other.loops)
+    once = tuple(Loop((), substituted(loop.body, over.right)) for loop in other.loops)
     return laid, replace(other, domain=tuple(domain), reduced=rows.reduced, loops=once)
-
-
-def _substituted(body: tuple[Statement, ...], moves: dict[Symbol, Index]) -> tuple[Statement, ...]:
-    if not moves:
-        return body
-    return tuple(map_statement(statement, lambda expr: substitute(expr, moves), moves) for statement in body)
-
-
-def map_statement(
-    statement: Statement, change: Callable[[Expr], Expr], moves: dict[Symbol, Index] | None = None
-) -> Statement:
-    """The statement with every tree changed, and its own index moved."""
-    if isinstance(statement, Store):
-        return Store(
-            statement.buffer,
-            statement.index.subs(moves) if moves else statement.index,
-            change(statement.value),
-            statement.mode,
-            tuple((symbol, change(value)) for symbol, value in statement.bindings),
-            None if statement.mask is None else change(statement.mask),
-        )
-    return replace(statement, value=change(statement.value))
 
 
 # -- loops ------------------------------------------------------------------------------------------------------------

@@ -17,14 +17,13 @@ from inductor.deps import access, expressions, loads_of, stores_of
 from inductor.ir.expr import Apply, Expr, Load, Result, apply, cast, rewrite, substitute
 from inductor.ir.graph import Graph
 from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
-from inductor.ir.kernel import PRODUCT, Kernel, Loop, Product, Statement, Store
+from inductor.ir.kernel import PRODUCT, Kernel, Loop, Product, Statement, Store, map_statement
 from inductor.ir.program import Buffer, Call, Ref
 from inductor.lowerings.sizes import contiguous_strides
 from inductor.lowerings.values import cost
 from inductor.schedule.align import overlay
 from inductor.schedule.kernels import arguments_of
 from inductor.schedule.memory import Work
-from inductor.schedule.merge import map_statement
 from inductor.torch_versions import aten, schema_of
 
 PLACES: Mapping[object, tuple[int, int, int | None]] = {

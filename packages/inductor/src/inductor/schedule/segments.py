@@ -23,8 +23,7 @@ from inductor import costs
 from inductor.deps import static_extent
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result, cast, rewrite, substitute, walk
 from inductor.ir.index import Index, Symbol, loop_variable
-from inductor.ir.kernel import Let, Loop, Statement, Store
-from inductor.schedule.merge import map_statement
+from inductor.ir.kernel import Let, Loop, Statement, Store, map_statement
 
 _INTEGERS = frozenset({torch.int32, torch.int64})
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})

@@ -14,9 +14,8 @@ from inductor import costs
 from inductor.deps import expressions, stores_of
 from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, children, loads
 from inductor.ir.index import Symbol
-from inductor.ir.kernel import Let, Loop, Scan, Statement, Store
+from inductor.ir.kernel import Let, Loop, Scan, Statement, Store, map_statement
 from inductor.lowerings.values import cost
-from inductor.schedule.merge import map_statement
 
 
 def shared(loops: Sequence[Loop]) -> tuple[Loop, ...]:

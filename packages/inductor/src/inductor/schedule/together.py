@@ -20,10 +20,9 @@ from inductor.deps import access
 from inductor.ir.expr import substitute
 from inductor.ir.graph import Graph
 from inductor.ir.index import Index, Symbol, loop_variable
-from inductor.ir.kernel import COUNT, Family, Kernel, Loop, numbers_last
+from inductor.ir.kernel import COUNT, Family, Kernel, Loop, map_statement, numbers_last
 from inductor.ir.program import Call
 from inductor.schedule.kernels import with_own_names
-from inductor.schedule.merge import map_statement
 
 
 def start_together(graph: Graph, work: Sequence[Kernel | Call]) -> list[Kernel | Call]:
