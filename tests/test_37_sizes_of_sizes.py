@@ -1,6 +1,7 @@
 """Sizes that are computed from sizes, where these vary: resized images, sequences of which one is the longest."""
 
 import itertools
+import math
 import warnings
 
 import pytest
@@ -112,3 +113,12 @@ def test_one_size_in_two_ways(name):
             weights = torch.randn_like(expected)
             gradients = [torch.autograd.grad(y, given, weights, allow_unused=True) for y in (result, expected)]
             torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("scale", [lambda n: n**0.5, lambda n: n**-0.5, math.sqrt, lambda n: 2 * math.sqrt(n)])
+def test_a_root_of_a_size_is_no_zero(scale):
+    compiled = compile_api.compile(lambda x: x / scale(x.shape[-1]), dynamic=True)
+    for size in (4, 7):
+        x = torch.randn(3, size)
+        torch.testing.assert_close(compiled(x), x / scale(size))
+    assert not compile_api.report(compiled).refused

@@ -53,8 +53,9 @@ class Context:
     node: Node | None = None
     dtypes: list[torch.dtype] = field(default_factory=list)
     origins: dict[Node, tuple[str, ...]] = field(default_factory=dict)
-    _owners: dict[int, Node] = field(default_factory=dict)
-    _windowed: dict[int, Node] = field(default_factory=dict)
+    # By the identity of a tensor, which each entry keeps alive: another one could have its number afterwards.
+    _owners: dict[int, tuple[Tensor, Node]] = field(default_factory=dict)
+    _windowed: dict[int, tuple[Tensor, Node]] = field(default_factory=dict)
     _realized: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     _windows: dict[tuple[str, tuple[Index, ...], tuple[Index, ...], Index, torch.dtype, bool], str] = field(
         default_factory=dict
@@ -81,7 +82,7 @@ class Context:
     def own(self, tensor: Tensor, node: Node) -> None:
         """Remembers which node a tensor is the value of, so that realising it later uses that node's layout and
         name."""
-        (self._owners if tensor.base is None else self._windowed).setdefault(id(tensor), node)
+        (self._owners if tensor.base is None else self._windowed).setdefault(id(tensor), (tensor, node))
 
     def current(self, tensor: Tensor) -> Tensor:
         """The tensor as it stands in memory by now, if it does."""
@@ -116,7 +117,7 @@ class Context:
         tensor = self.current(tensor)
         if tensor.base is not None and strided(tensor) is not None:
             return tensor
-        owner = self._owners.get(id(tensor))
+        _, owner = self._owners.get(id(tensor), (tensor, None))
         if strides is None and owner is not None:
             strides = self.strides_of(owner)
         buffer = self.buffer(tensor.sizes, tensor.dtype, tensor.device, strides, gaps)
@@ -143,7 +144,7 @@ class Context:
 
     def ref(self, tensor: Tensor) -> Ref:
         """The tensor as an argument of a library call: a buffer, or a window on one."""
-        node = self._windowed.get(id(tensor))
+        _, node = self._windowed.get(id(tensor), (tensor, None))
         tensor = self.realize(tensor)
         layout = strided(tensor)
         if layout is None or tensor.base is None:

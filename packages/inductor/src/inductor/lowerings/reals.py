@@ -53,6 +53,9 @@ def real(sizes: Sizes, value: torch.SymFloat) -> Real:
 
 def _is_positive(sizes: Sizes, expr: Any, shape_env: Any) -> bool:
     """True if the expression is known to be positive, by the ranges of its parts or by what the tracer has compared."""
+    kind = type(expr).__name__
+    if kind == "OpaqueUnaryFn_sqrt" or (kind == "FloatPow" and expr.args[1].is_nonnegative):
+        return _is_positive(sizes, expr.args[0], shape_env)
     whole = _whole(expr)
     if whole is None:
         return False
