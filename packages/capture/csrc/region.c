@@ -175,10 +175,16 @@ written(Wrapper *self)
     return Py_NewRef(found == NULL ? self->function : found);
 }
 
-/* Protocols are asked of a type: what is compiled is copied, pickled and compared as what it is itself. */
+/* Protocols are asked of a type: what is compiled is copied, pickled and compared as what it is itself.  Which object a
+ * method belongs to is none. */
 static bool
 is_of_a_protocol(PyObject *name)
 {
+    if (PyUnicode_Check(name)
+        && (PyUnicode_CompareWithASCIIString(name, "__self__") == 0
+            || PyUnicode_CompareWithASCIIString(name, "__func__") == 0)) {
+        return false;
+    }
     Py_ssize_t size = PyUnicode_Check(name) ? PyUnicode_GET_LENGTH(name) : 0;
     return size > 4 && PyUnicode_READ_CHAR(name, 0) == '_' && PyUnicode_READ_CHAR(name, 1) == '_'
         && PyUnicode_READ_CHAR(name, size - 1) == '_' && PyUnicode_READ_CHAR(name, size - 2) == '_';

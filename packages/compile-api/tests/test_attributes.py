@@ -83,6 +83,8 @@ def test_caches_partials_and_what_is_disabled():
     assert cached.cache_info().misses == 0
     assert compile_api.compile(functools.partial(torch.mul, other=2)).keywords == {"other": 2}
     assert compile_api.disable(Counting()).doubled() == 0
-    method = compile_api.compile(Counting().doubled)
+    counting = Counting()
+    method = compile_api.compile(counting.doubled)
+    assert (method.__self__, method.__func__) == (counting, Counting.doubled)
     method.note = "a method takes no attributes: what is compiled of it keeps them"
     assert method.note
