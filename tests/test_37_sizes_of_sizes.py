@@ -122,3 +122,22 @@ def test_a_root_of_a_size_is_no_zero(scale):
         x = torch.randn(3, size)
         torch.testing.assert_close(compiled(x), x / scale(size))
     assert not compile_api.report(compiled).refused
+
+
+def windows_together(x):
+    """Windows of images of odd sizes put together again, as window attention does: the batch is computed in floats."""
+    width, height = x.shape[2], x.shape[1]
+    x = F.pad(x, (0, 0, 0, -width % 2, 0, -height % 2))
+    _, tall, wide, channels = x.shape
+    windows = x.view(-1, tall // 2, 2, wide // 2, 2, channels).transpose(2, 3).reshape(-1, 2, 2, channels).sin()
+    batch = int(windows.shape[0] / (tall * wide / 2 / 2))
+    x = windows.view(batch, tall // 2, wide // 2, 2, 2, -1).transpose(2, 3).reshape(batch, tall, wide, -1)
+    return x[:, :height, :width]
+
+
+def test_a_batch_that_is_computed_in_floats_divides_what_has_elements():
+    compiled = compile_api.compile(windows_together)
+    for sizes in ((2, 4, 6, 4), (2, 5, 7, 4), (3, 4, 6, 4), (4, 8, 8, 4)):
+        x = torch.randn(sizes)
+        torch.testing.assert_close(compiled(x), windows_together(x))
+    assert not compile_api.report(compiled).refused

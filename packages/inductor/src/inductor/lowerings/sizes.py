@@ -37,12 +37,15 @@ class Sizes:
     to_read: list[tuple[int, int, Symbol]] = field(default_factory=list)
     """The results of the operator at hand that such sizes are read from: the result's number, the dimension and the
     symbol."""
+    comparisons: Any = ()
+    """What the tracer has compared so far, and the graph relies on: the guards of its shape environment."""
 
     def index(self, value: Any) -> Index:
         """The index of an int, a ``SymInt`` or the expression behind one."""
         if isinstance(value, Index):
             return value
         if isinstance(value, torch.SymInt):
+            self.comparisons = value.node.shape_env.guards
             return self._from_sympy(value.node.expr)
         return Index.of(value) if isinstance(value, int) else self._from_sympy(value)
 
@@ -133,7 +136,7 @@ class Sizes:
             return product
         if (kind := type(expr).__name__) in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
             # Python would raise; sizes that are used as such are positive where they divide.
-            if args[1].unbounded and _may_be_zero(args[1]):
+            if args[1].unbounded and _may_be_zero(args[1]) and not self._compared_with_zero(expr.args[1]):
                 raise UnsupportedGraph(f"a division by {args[1]}, which may be 0")
             return args[0] // args[1] if kind.endswith("Div") else args[0] % args[1]
         if expr.is_Pow and (exponent := args[1].as_int()) is not None and exponent > 0:
@@ -149,6 +152,12 @@ class Sizes:
             f"{expr}: of sizes and numbers that vary only +, *, //, %, min and max are understood; mark the dimension "
             "static, or compute the number outside of the function"
         )
+
+    def _compared_with_zero(self, divisor: Any) -> bool:
+        """True if the graph relies on the divisor being no zero, as where a tensor of that size had elements."""
+        unlike = (guard.expr for guard in self.comparisons if type(guard.expr).__name__ == "Unequality")
+        products = [expr.args[0] for expr in unlike if expr.args[1] == 0]
+        return any(divisor == product or (product.is_Mul and divisor in product.args) for product in products)
 
 
 _FAR = 1 << 62

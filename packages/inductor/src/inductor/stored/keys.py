@@ -99,7 +99,7 @@ class _Lines:
         self.seen: dict[str, Any] = {}
         self.by_node: dict[int, tuple[object, str]] = {}
         self.envs: dict[int, Any] = {}
-        self.floats: dict[int, Any] = {}
+        self.compared: dict[int, Any] = {}
         self.left = CONTENTS
 
     # -- nodes --------------------------------------------------------------------------------------------------------
@@ -205,17 +205,20 @@ class _Lines:
         self.by_node[id(node)] = node, text
         self.envs[id(node.shape_env)] = node.shape_env
         if isinstance(value, torch.SymFloat):
-            self.floats[id(node.shape_env)] = node.shape_env
+            self.compared[id(node.shape_env)] = node.shape_env
         for symbol in getattr(expr, "free_symbols", ()):
             self.seen.setdefault(str(symbol), (symbol, node.shape_env))
         return text
 
     def symbols(self) -> Iterator[str]:
-        """The facts known about symbolic sizes.  Floats made of them add everything that the tracer knows."""
+        """The facts known about symbolic sizes.  Floats made of them add everything that the tracer knows, and so do
+        integers by which something may be divided though they are no sizes."""
         for name, (symbol, env) in sorted(self.seen.items()):
             known = getattr(env, "var_to_range", {}).get(symbol)
+            if not symbol.is_positive:
+                self.compared[id(env)] = env
             yield f"{name} {symbol.is_integer} {symbol.is_positive} {symbol.is_nonnegative} {known}"
-        for env in self.floats.values():
+        for env in self.compared.values():
             yield from (str(guard.expr) for guard in env.guards)
             yield str(env.deferred_runtime_asserts)
 
