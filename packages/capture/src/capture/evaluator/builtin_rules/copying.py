@@ -21,7 +21,7 @@ from capture.values.own_methods import is_asked_for_what_is_missing
 from capture.values.sequence import ListValue, SetValue, TupleValue
 from capture.values.user_object import UserObject
 
-# By the identity of what was copied, which each entry keeps alive: a hook may let go of it and make another in its place.
+# By the identity of what was copied, which each entry keeps alive: a hook may let go of it and make others.
 _Memo = dict[int, tuple[Value, Value]]
 _SHARED = (ConstantValue, FunctionValue, BuiltinValue, ClassValue, PythonModuleValue)
 _PLAIN = (int, float, complex, str, bytes, type(None))
