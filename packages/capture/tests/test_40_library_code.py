@@ -240,6 +240,29 @@ def test_a_deep_copy_of_what_leads_back_to_itself(check, x):
     check(around, x)
 
 
+class Exchanging:
+    """Puts lists in the places of others that were copied already."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __deepcopy__(self, memo):
+        for place in range(20):
+            self.items[place] = None
+        for place in range(21, 41):
+            self.items[place] = [place]
+        return 0
+
+
+def test_a_deep_copy_takes_no_object_for_one_that_is_gone(check, x):
+    def exchanged(x):
+        items = [[place] for place in range(20)] + [None] * 21
+        items[20] = Exchanging(items)
+        return x + 1, copy.deepcopy(items)
+
+    check(exchanged, x)
+
+
 def test_signatures(check, x):
     def scale(value, factor=2.0, *, bias=0.0):
         return value * factor + bias

@@ -4,6 +4,7 @@ from collections import namedtuple
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 import compile_api
 
@@ -88,6 +89,19 @@ def test_results_that_no_graph_can_give_are_refused():
         compile_api.export(lambda x: Box(x + 1))(X)
     with pytest.raises(compile_api.CompileApiError, match="that its graph does not compute"):
         compile_api.export(lambda x: (x + 1, OUTSIDE))(X)
+
+
+class Copied:
+    """An object of which pytree makes another tensor each time."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def test_a_tensor_that_pytree_makes_is_none_that_is_gone():
+    pytree.register_pytree_node(Copied, lambda c: ([c.value * 1], None), lambda values, _: Copied(*values))
+    with pytest.raises(compile_api.CompileApiError, match="that its graph does not compute"):
+        compile_api.export(lambda c, x: [Copied(x), x + 1])(Copied(X), Y)
 
 
 def test_it_is_compiled_like_any_graph_module():

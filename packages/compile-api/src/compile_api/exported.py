@@ -78,6 +78,8 @@ class _Writer:
         self.held: dict[str, Any] = {}
         self.nodes: dict[int, fx.Node] = {}
         """The nodes of the new graph that have a tensor, by the tensor's identity."""
+        self.kept: list[torch.Tensor] = []
+        """Tensors of arguments: those that pytree makes of an object would give their identities to others."""
 
     def module(self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object) -> fx.GraphModule:
         self.take(args, kwargs)
@@ -103,6 +105,7 @@ class _Writer:
         """Notes where the tensors in an argument are to be read from."""
         if isinstance(value, torch.Tensor):
             self.nodes.setdefault(id(value), node)
+            self.kept.append(value)
             return
         if type(value) not in (list, dict) and not isinstance(value, tuple) and pytree.tree_leaves(value) != [value]:
             # An object of a class that is registered with pytree has no items of its own: its leaves are read.

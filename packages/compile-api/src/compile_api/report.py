@@ -223,9 +223,9 @@ def _methods(module: torch.nn.Module) -> Iterator[tuple[str, object]]:
 
 def _own_ledger(thing: object) -> Ledger | None:
     # Wrappers may go round in circles.
-    seen: set[int] = set()
+    seen: dict[int, object] = {}  # with the objects: some are made when they are asked for
     while thing is not None and id(thing) not in seen:
-        seen.add(id(thing))
+        seen[id(thing)] = thing
         for each in (thing, *(_attribute(thing, name) for name in _WHERE)):
             ledger = _attribute(each, "ledger")
             if isinstance(ledger, Ledger):

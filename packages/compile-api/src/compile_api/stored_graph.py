@@ -6,6 +6,7 @@ Source, not pickled objects: it can be read, survives other versions of torch, a
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import linecache
 import os
 import pickle
@@ -124,7 +125,8 @@ class StoredGraph:
             except (ImportError, AttributeError) as error:
                 where = f": import {self.maker.program} first (--import)" if "__main__" in line else ""
                 raise NothingToMinify(f"the graph uses {name!r}, which cannot be imported ({error}){where}") from error
-        filename = f"<stored graph {id(self)}>"
+        # By its text: another graph may have this one's identity while the module is still there.
+        filename = f"<stored graph {hashlib.sha256(self.code.encode()).hexdigest()[:16]}>"
         # Tracebacks through it then show its lines.
         linecache.cache[filename] = (len(self.code), None, self.code.splitlines(True), filename)
         exec(compile(self.code, filename, "exec"), namespace)

@@ -22,6 +22,7 @@ from inductor.options import Options
 from inductor.report import CompiledKernel, Fallback, Report
 from inductor.runner import MakeRun
 from inductor.schedule import layouts
+from inductor.state import STATE
 from inductor.toolchain import Library, build, machine, open_cache
 
 
@@ -165,7 +166,7 @@ class _Text:
 def bound(name: str, source: str, namespace: Mapping[str, object]) -> Boxed:
     """The function of a wrapper's source."""
     own: dict[str, Any] = dict(namespace)
-    file = f"<generated: inductor {name}>.{id(own)}"
+    file = f"<generated: inductor {name}>.{next(STATE.source_numbers)}"
     own |= {"__name__": file, "__loader__": _Text(source)}
     exec(compile(source, file, "exec"), own)
     call: Boxed = own["call"]

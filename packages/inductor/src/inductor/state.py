@@ -24,6 +24,9 @@ class State:
     graph_numbers: Iterator[int] = field(default_factory=itertools.count)
     """The numbers that graphs are named by."""
 
+    source_numbers: Iterator[int] = field(default_factory=itertools.count)
+    """The numbers in the file names of wrappers: texts are kept by these names, also of wrappers that are gone."""
+
     metrics: Metrics = field(default_factory=Metrics)
     """Counts over all graphs: ``inductor.metrics``."""
 

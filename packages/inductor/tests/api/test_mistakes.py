@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import traceback
 import typing
 import warnings
 
@@ -12,6 +13,7 @@ from torch import fx, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import inductor
+from inductor.assemble import bound
 
 X, W = torch.randn(4, 3), torch.randn(3)
 
@@ -237,3 +239,13 @@ def test_what_lies_in_an_input_that_is_written_is_that_input(name):
 def test_images_are_laid_out_in_a_graph():
     with pytest.raises(inductor.NotAGraph, match=r"inductor.lay_out_images takes a torch.fx.Graph, not a "):
         inductor.lay_out_images(traced())
+
+
+def test_tracebacks_show_the_wrapper_that_raised_and_none_that_is_gone():
+    for number in range(100):
+        call = bound("graph", f"def call(arguments):\n    raise ValueError  # in number {number}.\n", {})
+        try:
+            call([])
+        except ValueError:
+            assert f"in number {number}." in traceback.format_exc()
+        del call

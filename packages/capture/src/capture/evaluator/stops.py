@@ -94,7 +94,7 @@ class Stops:
         """Counts of what closing a generator for a trial may do."""
         effects = self._world.effects
         calls = len(effects.calls), len(effects.clocks)
-        return self._changes, self._world.graph.operations, *calls, *map(id, effects.contexts)
+        return self._changes, self._world.graph.operations, *calls, *effects.contexts
 
     def _insist_on_real_exceptions(self, frame: Frame, stopped: Stopped) -> None:
         """Has the root stop where an exception is raised that is being handled when CPython goes on.

@@ -34,7 +34,8 @@ class DictsOfObjects:
     def __init__(self) -> None:
         self._objects: list[tuple[object, Value]] = []
         self._asked = 0
-        self._owners: dict[int, Value] = {}  # by the address of their dict, of the first ``_asked`` objects
+        # By the address of their dict, which a property may have made for us, of the first ``_asked`` objects.
+        self._owners: dict[int, tuple[object, Value]] = {}
         self._dicts: dict[int, Value] = {}
         self._joined: dict[Value, Value] = {}
 
@@ -45,9 +46,10 @@ class DictsOfObjects:
     def view(self, ctx: Tracer, held: object) -> Value | None:
         """The value of a real dict that is the ``__dict__`` of an object that was met before."""
         for obj, value in self._objects[self._asked :]:  # to ask makes the dict, so it is done where one is looked for
-            self._owners[id(instance_dict(obj))] = value
+            own = instance_dict(obj)
+            self._owners[id(own)] = own, value
         self._asked = len(self._objects)
-        owner = self._owners.get(id(held))
+        _, owner = self._owners.get(id(held), (held, None))
         if owner is None:
             return None
         if isinstance(owner, UserObject):

@@ -227,9 +227,9 @@ def fits_32_bits(expr: Expr) -> bool:
     return low is not None and high is not None and low > -(1 << 31) and high < 1 << 31
 
 
-def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None], memo: dict[int, Expr] | None = None) -> Expr:
+def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """The tree with ``rule`` applied to every node from the leaves up; None keeps the node."""
-    memo = {} if memo is None else memo
+    memo: dict[int, Expr] = {}
     for node in walk(expr):
         rebuilt = _with_children(node, memo)
         replaced = rule(rebuilt)

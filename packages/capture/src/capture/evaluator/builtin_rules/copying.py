@@ -21,7 +21,8 @@ from capture.values.own_methods import is_asked_for_what_is_missing
 from capture.values.sequence import ListValue, SetValue, TupleValue
 from capture.values.user_object import UserObject
 
-_Memo = dict[int, Value]
+# By the identity of what was copied, which each entry keeps alive: a hook may let go of it and make others.
+_Memo = dict[int, tuple[Value, Value]]
 _SHARED = (ConstantValue, FunctionValue, BuiltinValue, ClassValue, PythonModuleValue)
 _PLAIN = (int, float, complex, str, bytes, type(None))
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
@@ -46,8 +47,8 @@ def deep_copy(ctx: Tracer, value: Value, memo: Value | None = None) -> Value:
         if isinstance(part, _SHARED) and not _holds_objects(part):
             return part
         if id(part) not in known:
-            known[id(part)] = _copied(ctx, part, "__deepcopy__", [DictValue()], item, known)
-        return known[id(part)]
+            known[id(part)] = part, _copied(ctx, part, "__deepcopy__", [DictValue()], item, known)
+        return known[id(part)][1]
 
     return item(value)
 
@@ -75,7 +76,7 @@ def _copied(ctx: Tracer, value: Value, hook: str, extra: list[Value], item: Any,
         shared = isinstance(value, _SHARED) and (known is None or not _holds_objects(value))
         return value if shared else ctx.stop(Kind.COPY, f"{value.describe()} is copied")
     if known is not None:  # before its items: one of them may lead back here
-        known[id(value)] = made
+        known[id(value)] = value, made
     _fill(made, value, item)
     return made
 
@@ -119,7 +120,7 @@ def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | Non
     made = UserObject(value.cls)
     made.class_source = ctx.literal(value.cls).source
     if known is not None:
-        known[id(value)] = made
+        known[id(value)] = value, made
     attributes = value.attribute(ctx, "__dict__")
     assert isinstance(attributes, DictValue)
     # No ``__init__`` runs: copying goes around it.

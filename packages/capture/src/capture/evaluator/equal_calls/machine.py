@@ -315,6 +315,8 @@ class MachineOfEqualCalls(Machine):
         What exists only here may hang on what existed before.  Where it hung there when it changed and no longer does,
         something on the way to it has changed, too.
         """
+        # By numbers alone: kept alive, a generator would not end where it is let go.  Another value with the number of
+        # one that is gone counts as a change, which costs a tape and no more.
         changed, self._changed = self._changed, set()
         if (
             changed
