@@ -40,7 +40,7 @@ class Sizes:
     comparisons: Any = ()
     """What the tracer has compared so far, and the graph relies on: the guards of its shape environment."""
 
-    def index(self, value: Any) -> Index:
+    def index(self, value: object) -> Index:
         """The index of an int, a ``SymInt`` or the expression behind one."""
         if isinstance(value, Index):
             return value
@@ -153,7 +153,7 @@ class Sizes:
             "static, or compute the number outside of the function"
         )
 
-    def _compared_with_zero(self, divisor: Any) -> bool:
+    def _compared_with_zero(self, divisor: object) -> bool:
         """True if the graph relies on the divisor being no zero, as where a tensor of that size had elements."""
         unlike = (guard.expr for guard in self.comparisons if type(guard.expr).__name__ == "Unequality")
         products = [expr.args[0] for expr in unlike if expr.args[1] == 0]
