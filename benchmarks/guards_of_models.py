@@ -24,8 +24,9 @@ from benchmarks.guards import nanoseconds
 from capture import _engine
 from capture.entry import hook
 from capture.guards.guard import Guard, to_spec
+from capture.guards.kinds import GuardKind
 
-IN_PYTHON = ("python", "relation")
+IN_PYTHON = (GuardKind.PYTHON, GuardKind.RELATION)
 
 
 @dataclass

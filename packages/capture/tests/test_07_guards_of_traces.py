@@ -10,6 +10,7 @@ import capture
 from capture.entry.cache import CodeState, too_many
 from capture.errors import Location
 from capture.guards.guard import Failure, Guard
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import ArgSource
 
 
@@ -321,7 +322,7 @@ def test_the_gradient_of_what_is_no_leaf_any_more_is_not_read():
 
 def test_a_dict_keyed_by_tensors_is_said_without_their_numbers():
     keys = tuple(torch.full((2,), 12345.0) for _ in range(5))
-    sentence = Guard(ArgSource(0, "state"), "keys", (keys,)).sentence()
+    sentence = Guard(ArgSource(0, "state"), GuardKind.KEYS, (keys,)).sentence()
     assert sentence.startswith("state has the keys (float32 tensor of shape (2) on cpu, ")
     assert "12345" not in sentence
 

@@ -1,7 +1,8 @@
-"""Tables are whole: opcodes have a handler or a reason to have none, values all their parts, and reasons a kind."""
+"""Tables are whole: opcodes have a handler or a reason for none, values all their parts, reasons and guards a kind."""
 
 import inspect
 import opcode
+import re
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -18,7 +19,11 @@ from capture.evaluator import wrap_rules
 from capture.evaluator.builtin_rules import registry
 from capture.evaluator.builtin_rules.families import FAMILIES
 from capture.evaluator.opcodes import HANDLERS
+from capture.guards.guard import Guard
+from capture.guards.kinds import NEEDS, RELATIONS, GuardKind
 from capture.reasons import Kind, Reason
+from capture.stored.contents import Contents
+from capture.stored.data import DataReader, DataWriter
 from capture.values.base import Value
 from capture.writing import writer
 
@@ -135,7 +140,7 @@ SOURCES = Path(capture.__file__).parent
 
 def test_every_kind_is_given_somewhere():
     text = "".join(path.read_text() for path in SOURCES.rglob("*.py"))
-    assert [kind for kind in Kind if f"Kind.{kind.name}" not in text] == []
+    assert [kind for kind in Kind if not re.search(rf"\bKind\.{kind.name}\b", text)] == []
 
 
 def test_a_kind_is_the_text_that_records_are_counted_by():
@@ -160,3 +165,35 @@ def test_a_history_that_was_used_up_is_left_to_cpython():
         capture.optimize(lambda gm, inputs: gm.forward)(twice)(torch.ones(3))
     left = [record.reason.explanation for record in capture.records() if isinstance(record, capture.FallbackRecord)]
     assert "a history that a backward in the function used up is gone through again" in left
+
+
+# -- kinds of guards --------------------------------------------------------------------------------------------------
+
+
+CSRC = Path(__file__).resolve().parents[1] / "csrc"
+OF_THE_ENGINE_ALONE = {"keep"}  # which puts a value by for a relation
+
+
+def kinds_of_the_engine(file):
+    (table,) = re.findall(r"\} kinds\[\] = \{\n(.*?)\n\};", (CSRC / file).read_text(), re.DOTALL)
+    return set(re.findall(r'^    \{"(\w+)"', table, re.MULTILINE))
+
+
+def test_every_kind_of_guard_has_a_row_and_is_asked_somewhere():
+    text = "".join(path.read_text() for path in SOURCES.rglob("*.py") if path.parent.name not in ("guards", "stored"))
+    assert set(NEEDS) == set(GuardKind)
+    assert [kind for kind in GuardKind if not re.search(rf"\bGuardKind\.{kind.name}\b", text)] == []
+
+
+def test_the_engine_has_every_kind_by_its_text_and_no_other():
+    texts = {kind.value for kind in GuardKind}
+    assert kinds_of_the_engine("checks.c") - OF_THE_ENGINE_ALONE == texts - {kind.value for kind in RELATIONS}
+    assert kinds_of_the_engine("relations.c") == {kind.value for kind in RELATIONS}
+
+
+@pytest.mark.parametrize("kind", GuardKind)
+def test_a_stored_guard_has_the_text_of_its_kind(kind):
+    payload = {GuardKind.TYPE: (int,), GuardKind.IS: (None,), GuardKind.CONDITION: ((), (), None)}.get(kind, (7,))
+    stored = DataWriter(contents := Contents()).guard(Guard(None, kind, payload, None, "a text"))
+    assert stored[1] == kind.value
+    assert DataReader([int], [], contents, None).guard(stored).kind is kind

@@ -17,9 +17,11 @@ from capture import _engine
 from capture._engine import GuardedCode, add_entry, drop_entries
 from capture.errors import Location
 from capture.evaluator.assumptions import Learnt
-from capture.guards.guard import Failure, Guard, answers_by_code
+from capture.guards.guard import Failure, Guard
+from capture.guards.kinds import NEEDS, GuardKind
 from capture.guards.layouts import CLOSED, varied
 from capture.guards.sources import Inputs, MadeSource, Source
+from capture.guards.words import answers_by_code
 from capture.log import FallbackRecord
 from capture.options import Options
 from capture.reasons import Kind, Reason
@@ -72,14 +74,14 @@ class Version:
             if self._is_our_own(guard):
                 wrote = True
                 continue
-            if guard.kind in ("tensor", "equals"):
+            if guard.kind in (GuardKind.TENSOR, GuardKind.EQUALS):
                 actual, expected = _read(guard, inputs), guard.payload[0]
                 if not _is_another_number(guard.kind, expected, actual):
                     return NOT_COMPARABLE
-                if guard.kind == "equals" or varied(expected[4], expected[5], actual):
+                if guard.kind is GuardKind.EQUALS or varied(expected[4], expected[5], actual):
                     found.append((guard, actual))
             # Another kind of call: its sizes say nothing of how this version's vary.
-            elif guard.kind in ("type", "length"):
+            elif guard.kind in (GuardKind.TYPE, GuardKind.LENGTH):
                 return NOT_COMPARABLE
         return Difference(found, wrote)
 
@@ -90,12 +92,14 @@ class Version:
         """
         if not self.changed or guard.source is None or self.changed.isdisjoint(guard.source.chain()):
             return False
-        varies = guard.kind == "tensor" or (guard.kind == "equals" and type(guard.payload[0]) in _VARYING)
+        varies = guard.kind is GuardKind.TENSOR or (
+            guard.kind is GuardKind.EQUALS and type(guard.payload[0]) in _VARYING
+        )
         return not (guard.source in self.changed and varies)
 
 
-def _is_another_number(kind: str, expected: Any, actual: object) -> bool:
-    if kind == "tensor":
+def _is_another_number(kind: GuardKind, expected: Any, actual: object) -> bool:
+    if kind is GuardKind.TENSOR:
         return _is_like(actual, expected)
     return type(actual) is type(expected) and type(actual) in _VARYING
 
@@ -223,16 +227,16 @@ class CodeState:
         """Learns that what a guard compared varies: a number, a length, or sizes and strides."""
         assert failed.source is not None
         known = self.learnt.assumptions
-        if failed.kind == "equals" and self._is_our_own(failed.source, actual):
+        if failed.kind is GuardKind.EQUALS and self._is_our_own(failed.source, actual):
             return
-        if failed.kind == "equals" and type(failed.payload[0]) is type(actual):
+        if failed.kind is GuardKind.EQUALS and type(failed.payload[0]) is type(actual):
             if type(actual) is int and not options.specialize_int:
                 self.learnt.learn(ints=known.ints | {failed.source})
             elif type(actual) is float and not options.specialize_float:
                 self.learnt.learn(floats=known.floats | {failed.source})
-        elif failed.kind == "length" and type(actual) is list and not options.specialize_int:
+        elif failed.kind is GuardKind.LENGTH and type(actual) is list and not options.specialize_int:
             self.learnt.learn(ints=known.ints | {MadeSource(failed.source, len)})
-        elif failed.kind == "tensor" and _has_sizes(actual):
+        elif failed.kind is GuardKind.TENSOR and _has_sizes(actual):
             sizes, strides = failed.payload[0][4:6]
             layout = known.layouts.get(failed.source, CLOSED) | varied(sizes, strides, actual)
             self.learnt.remember(known.with_layout(failed.source, layout))
@@ -282,11 +286,10 @@ class Cache:
 
 def without_objects(guards: Sequence[Guard]) -> tuple[Guard, ...]:
     """The guards with their sentences fixed, and without what would keep the user's objects alive."""
-    kept = ("equals", "tensor", "length", "distinct")
     return tuple(
         replace(
             guard,
-            payload=guard.payload if guard.kind in kept else (),
+            payload=guard.payload if NEEDS[guard.kind].stays else (),
             text=guard.sentence(),
             kept_words=guard.wanted_words(),
         )

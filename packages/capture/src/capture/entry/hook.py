@@ -41,7 +41,8 @@ from capture.evaluator.foreign_marks import is_disabled, is_triton_kernel
 from capture.evaluator.frame_queries import stack_depth
 from capture.evaluator.idle_frames import Idleness, LeftIdle, is_left_for_good
 from capture.forks import ProcessLock
-from capture.guards.guard import RELATIONS, to_spec
+from capture.guards.guard import to_spec
+from capture.guards.kinds import RELATIONS
 from capture.guards.sources import Inputs
 from capture.informing import Waiting, inform
 from capture.log import FallbackRecord, Log, RecompileRecord, SingleRunRecord

@@ -36,6 +36,7 @@ from capture.evaluator.equal_calls.machine import machine_for
 from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_break, most_idle_steps, spend
 from capture.evaluator.machine import Machine
 from capture.guards.guard import Guard
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
 from capture.log import BreakRecord, Log, SingleRunRecord
 from capture.options import Options
@@ -541,13 +542,10 @@ class _Translator:
         guards += self.machine.classes.guards(self.machine.defined.has)
         if self.machine.checks and self.starting_over is not None:
             source = AttrSource(ConstSource(self.starting_over.failures, "the code's checks"), "rare")
-            guards.append(Guard(source, "true", (), self.location, "failures of the code's checks are rare"))
-        guards += [
-            Guard(
-                CallSource(function, f"{name}()"), "equals", (function(),), self.location, f"{name}() is {function()}"
-            )
-            for name, function in {**library_state(self.hooked), **self.machine.state_read}.items()
-        ]
+            guards.append(Guard(source, GuardKind.TRUE, (), self.location, "failures of the code's checks are rare"))
+        for name, function in {**library_state(self.hooked), **self.machine.state_read}.items():
+            path, now = CallSource(function, f"{name}()"), function()
+            guards.append(Guard(path, GuardKind.EQUALS, (now,), self.location, f"{name}() is {now}"))
         guards += forward_mode.closed()
         try:
             guards += shared_memory.relied_on(self.machine.graph, self.machine.inputs, self.location)

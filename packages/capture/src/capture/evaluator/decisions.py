@@ -16,6 +16,7 @@ from torch import fx
 
 from capture.evaluator.world import World
 from capture.graph_modules import graph_module
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import Inputs, Source, comes_with_the_call
 from capture.torch_versions import version_of
 
@@ -66,7 +67,9 @@ def decided_by_arguments(ctx: World, node: fx.Node, placeholders: dict[Source, f
         answer = ask.answer(inputs)
     except _NO_ANSWER:  # the program's own error, which CPython raises at the branch
         return None
-    ctx.guard(None, "relation", (), None, SameAnswer(ask, answer), text=f"the answer at {ctx.location()} is {answer}")
+    ctx.guard(
+        None, GuardKind.RELATION, (), None, SameAnswer(ask, answer), text=f"the answer at {ctx.location()} is {answer}"
+    )
     return answer
 
 

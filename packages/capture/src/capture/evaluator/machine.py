@@ -37,6 +37,7 @@ from capture.evaluator.suspension import made_by_a_call, resume, throw_into
 from capture.evaluator.trial_runs import recorded_region, rehearsed, repeatable
 from capture.evaluator.wrap import skip_frame_of_metaclass, wrap_object
 from capture.guards.guard import Guard, GuardSet, of_formula
+from capture.guards.kinds import GuardKind
 from capture.guards.layouts import OpenLayout
 from capture.guards.sources import (
     ArgSource,
@@ -144,7 +145,7 @@ class Machine:
         try:
             content: Value = LazyValue(cell.cell_contents, ClosureSource(index, name))
         except ValueError:
-            self.guard(ClosureSource(index, name), "absent")
+            self.guard(ClosureSource(index, name), GuardKind.ABSENT)
             content = UNBOUND
         value = CellValue(content, CellSource(index, name))
         self._met.remember(cell, value)
@@ -248,7 +249,7 @@ class Machine:
         """
         source, installed = function.source, is_installed(function.code)
         if source is not None and not installed and not isinstance(source, ConstSource):
-            self.guard(AttrSource(source, "__code__"), "is", function.code)
+            self.guard(AttrSource(source, "__code__"), GuardKind.IS, function.code)
 
     def _call_wrapped(self, wrapper: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Calls the function in a wrapper of torch's, which only its compiler is to respect, or of ours for steps."""
@@ -377,15 +378,15 @@ class Machine:
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
-    def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
+    def guard(self, source: Source | None, kind: GuardKind, *payload: Any, text: str = "") -> None:
         # An object that outlives every frame cannot differ in a later call; that something is not there may.
-        if (isinstance(source, ConstSource) and kind != "absent") or self.defined.lead_to(source):
+        if (isinstance(source, ConstSource) and kind is not GuardKind.ABSENT) or self.defined.lead_to(source):
             return
         # No path leads to a number that is computed: the guard is about those that it is computed from.
         if isinstance(source, FormulaSource):
             text, payload = text or f"{source.expression()} is {payload[0]!r}", of_formula(source, kind, payload[0])
-            source, kind = None, "relation"
-        if kind == "tensor":
+            source, kind = None, GuardKind.RELATION
+        if kind is GuardKind.TENSOR:
             payload = (payload,)
         if self.guards.has(source, kind, payload):
             return
@@ -472,7 +473,7 @@ class Machine:
         # None of the frames that are evaluated handles one, so it is the caller's: its like comes with every call.
         if sys.exc_info()[1] is not None:
             self.stop(Kind.EXCEPTION_VALUE, "the exception that the caller handles is asked for")
-        self.guard(CallSource(sys.exc_info, "sys.exc_info()"), "equals", (None, None, None))
+        self.guard(CallSource(sys.exc_info, "sys.exc_info()"), GuardKind.EQUALS, (None, None, None))
         return None
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:

@@ -17,6 +17,7 @@ from capture.errors import Break, UserRaised
 from capture.evaluator.frame import Frame
 from capture.evaluator.frame_queries import has_something_to_do_at_the_end, waits_for
 from capture.evaluator.world import World
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import CallSource
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
@@ -191,12 +192,12 @@ def made_by_a_call(ctx: Tracer, code: CodeType) -> type[SuspendableValue] | None
     kind = next((kind for flag, kind in _KINDS.items() if code.co_flags & flag), None)
     # An event loop that has asked to be told of new ones would miss ours.
     if kind is AsyncGeneratorValue:
-        ctx.guard(CallSource(asyncgen_hooks, "sys.get_asyncgen_hooks()"), "equals", (None, None))
+        ctx.guard(CallSource(asyncgen_hooks, "sys.get_asyncgen_hooks()"), GuardKind.EQUALS, (None, None))
         if asyncgen_hooks() != (None, None):
             ctx.stop(Kind.COROUTINE, f"the event loop is told of the async generator `{code.co_qualname}`")
     if kind is CoroutineValue:
         depth = sys.get_coroutine_origin_tracking_depth()
-        ctx.guard(CallSource(sys.get_coroutine_origin_tracking_depth, "the depth of origins"), "equals", depth)
+        ctx.guard(CallSource(sys.get_coroutine_origin_tracking_depth, "the depth of origins"), GuardKind.EQUALS, depth)
         if depth:
             ctx.stop(Kind.COROUTINE, f"the coroutine `{code.co_qualname}` is to know where it was made")
     return kind

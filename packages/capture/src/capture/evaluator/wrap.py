@@ -32,6 +32,7 @@ from capture.errors import SkipFrame
 from capture.evaluator.world import World
 from capture.evaluator.wrap_containers import wrap_container_object, wrap_tuple_subclass
 from capture.evaluator.wrap_rules import RULES, Rule, symbol_for, wraps
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import (
     ArgSource,
     AttrSource,
@@ -96,20 +97,20 @@ def wrap_float(ctx: World, obj: float, source: Source) -> Value:
     if not ctx.is_dynamic_float(source):
         return wrap_constant(ctx, obj, source)
     ctx.effects.locks.note_read(source)
-    ctx.guard(source, "type", float)
+    ctx.guard(source, GuardKind.TYPE, float)
     return ScalarValue(float, source=source, now=obj)
 
 
 @wraps(complex, str, bytes, bool, type(None), type(...), type(NotImplemented))
 def wrap_constant(ctx: World, obj: object, source: Source) -> Value:
-    ctx.guard(source, "equals", obj)
+    ctx.guard(source, GuardKind.EQUALS, obj)
     return ConstantValue(obj, source)
 
 
 @wraps(torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset)
 def wrap_plain_data(ctx: World, obj: object, source: Source) -> Value:
     """A constant that is compared by value: which of two equal ones it is cannot be told but by ``is``."""
-    ctx.guard(source, "equals", obj)
+    ctx.guard(source, GuardKind.EQUALS, obj)
     return ConstantValue(obj, source)
 
 
@@ -119,44 +120,44 @@ def wrap_int(ctx: World, obj: int, source: Source) -> Value:
     if dynamic and source not in ctx.graph.inputs and ctx.effects.locks.is_holding():
         # Python's own number: as a symbol it would be read before the graph, and the lock be held as long.
         ctx.effects.locks.note_read(source)
-        ctx.guard(source, "type", int)
+        ctx.guard(source, GuardKind.TYPE, int)
         return ScalarValue(int, source=source, now=obj)
     if obj in (0, 1) or not dynamic:  # 0 and 1 mean too much to be any number
         return wrap_constant(ctx, obj, source)
-    ctx.guard(source, "type", int)
+    ctx.guard(source, GuardKind.TYPE, int)
     return symbol_for(ctx, obj, source)
 
 
 @wraps(contextvars.ContextVar)
 def wrap_context_var(ctx: World, obj: contextvars.ContextVar[object], source: Source) -> Value:
-    ctx.guard(source, "is", obj)
+    ctx.guard(source, GuardKind.IS, obj)
     return ContextVarValue(obj, source)
 
 
 @wraps(contextvars.Token)
 def wrap_token(ctx: World, obj: contextvars.Token[object], source: Source) -> Value:
     """A token, another one every time; nothing is asked of it but what it is."""
-    ctx.guard(source, "type", contextvars.Token)
+    ctx.guard(source, GuardKind.TYPE, contextvars.Token)
     return UserObject(contextvars.Token, obj, source)
 
 
 @wraps(CodeType, re.Pattern, re.Match, torch.torch_version.TorchVersion)
 def wrap_fixed_object(ctx: World, obj: object, source: Source) -> Value:
     """An object that never changes: which one it is says everything."""
-    ctx.guard(source, "is", obj)
+    ctx.guard(source, GuardKind.IS, obj)
     return ConstantValue(obj, source)
 
 
 def wrap_enum(ctx: World, obj: enum.Enum, source: Source) -> Value:
     """A member of an enum, by its identity: its class may have an ``__eq__`` of its own."""
-    ctx.guard(source, "is", obj)
+    ctx.guard(source, GuardKind.IS, obj)
     return ConstantValue(obj, source)
 
 
 @wraps(slice)
 def wrap_slice(ctx: World, obj: slice, source: Source) -> Value:
     """A slice, made anew wherever it is written: relied on are those of its parts that are asked for."""
-    ctx.guard(source, "type", slice)
+    ctx.guard(source, GuardKind.TYPE, slice)
     start, stop, step = (LazyValue(getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step"))
     return SliceValue(start, stop, step)
 
@@ -191,7 +192,7 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     sizes = tuple(None if dim in layout.sizes else size for dim, size in enumerate(obj.shape))
     strides = ctx.graph.strides_relied_on(fake, obj)
     bits = (_BITS if obj.dtype.is_complex else _BITS_OF_REALS)[obj.is_conj()]
-    ctx.guard(source, "tensor", type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, bits)
+    ctx.guard(source, GuardKind.TENSOR, type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, bits)
     value = TensorValue(node, fake, source, type(obj))
     value.obj = obj
     # A backward within the graph that would come to this step goes on beyond what was captured.
@@ -217,7 +218,7 @@ def same_object(ctx: World, obj: object, source: Source) -> Source:
     fixed = trusted(obj)
     looked_up = not (fixed and leads_through_fixed_code(source)) and not isinstance(source, TypeSource)
     if looked_up or may_be_replaced(ctx, source, obj):
-        ctx.guard(source, "is", obj)
+        ctx.guard(source, GuardKind.IS, obj)
     return ConstSource(obj, getattr(obj, "__qualname__", source.expression())) if fixed else source
 
 
@@ -227,7 +228,7 @@ def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
     # Guarding such a function by identity would make a version for each call.
     if _is_made_for_a_call(obj, source):
         _rely_on_code(ctx, obj, source)
-        rely_on_identity = functools.partial(ctx.guard, source, "is", obj)
+        rely_on_identity = functools.partial(ctx.guard, source, GuardKind.IS, obj)
     else:
         source = same_object(ctx, obj, source)
     defaults = [
@@ -271,16 +272,18 @@ def _is_made_for_a_call(obj: FunctionType, source: Source) -> bool:
 
 def _rely_on_code(ctx: World, obj: FunctionType, source: Source) -> None:
     """Relies on all of a function that a call goes by, but not on which function it is."""
-    ctx.guard(source, "type", FunctionType)
-    ctx.guard(AttrSource(source, "__code__"), "is", obj.__code__)
-    ctx.guard(AttrSource(source, "__dict__"), "keys", tuple(vars(obj)))
+    ctx.guard(source, GuardKind.TYPE, FunctionType)
+    ctx.guard(AttrSource(source, "__code__"), GuardKind.IS, obj.__code__)
+    ctx.guard(AttrSource(source, "__dict__"), GuardKind.KEYS, tuple(vars(obj)))
     for name in ("__defaults__", "__kwdefaults__", "__closure__"):
         held = getattr(obj, name)
-        kind, expected = ("equals", None) if held is None else ("length", len(held))
-        ctx.guard(AttrSource(source, name), kind, expected)
+        if held is None:
+            ctx.guard(AttrSource(source, name), GuardKind.EQUALS, None)
+        else:
+            ctx.guard(AttrSource(source, name), GuardKind.LENGTH, len(held))
     # The globals live as long as the code; to hold them would keep their module alive.
     text = f"{source.expression()} is of its module"
-    ctx.guard(AttrSource(source, "__globals__"), "at", id(obj.__globals__), text=text)
+    ctx.guard(AttrSource(source, "__globals__"), GuardKind.AT, id(obj.__globals__), text=text)
 
 
 def namespace_of(ctx: World, function: FunctionType, source: Source) -> NamespaceValue:
@@ -301,14 +304,14 @@ def wrap_cell(ctx: World, obj: Any, source: Source) -> Value:
     try:
         content: Value = LazyValue(obj.cell_contents, AttrSource(source, "cell_contents"))
     except ValueError:
-        ctx.guard(AttrSource(source, "cell_contents"), "absent")
+        ctx.guard(AttrSource(source, "cell_contents"), GuardKind.ABSENT)
         content = UNBOUND
     return CellValue(content, source)
 
 
 @wraps(MethodType)
 def wrap_method(ctx: World, obj: MethodType, source: Source) -> Value:
-    ctx.guard(source, "type", MethodType)
+    ctx.guard(source, GuardKind.TYPE, MethodType)
     receiver = ctx.wrap(obj.__self__, AttrSource(source, "__self__"))
     return BoundMethod(receiver, ctx.wrap(obj.__func__, AttrSource(source, "__func__")))
 
@@ -323,18 +326,18 @@ class _Super(Protocol):
 @wraps(super)
 def wrap_super(ctx: World, obj: _Super, source: Source) -> Value:
     """The value of a ``super()`` made elsewhere: given to a continuation, or handed on by the program."""
-    ctx.guard(source, "type", super)
+    ctx.guard(source, GuardKind.TYPE, super)
     if obj.__self__ is None:
         ctx.stop(Kind.SUPER, f"{source.expression()} is a `super` without an object")
-    ctx.guard(AttrSource(source, "__thisclass__"), "is", obj.__thisclass__)
+    ctx.guard(AttrSource(source, "__thisclass__"), GuardKind.IS, obj.__thisclass__)
     return SuperValue(obj.__thisclass__, ctx.wrap(obj.__self__, AttrSource(source, "__self__")))
 
 
 @wraps(functools.partial)
 def wrap_partial(ctx: World, obj: functools.partial[object], source: Source) -> Value:
     """A partial: the number and names of its arguments are relied on, and each of them where it is used."""
-    ctx.guard(source, "type", functools.partial)
-    ctx.guard(AttrSource(source, "args"), "length", len(obj.args))
+    ctx.guard(source, GuardKind.TYPE, functools.partial)
+    ctx.guard(AttrSource(source, "args"), GuardKind.LENGTH, len(obj.args))
     if not all(type(name) is str for name in obj.keywords):
         ctx.stop(Kind.CALL, f"a keyword of {source.expression()} is not a `str`", "use a `str`")
     args = [LazyValue(item, ItemSource(AttrSource(source, "args"), i)) for i, item in enumerate(obj.args)]
@@ -343,20 +346,20 @@ def wrap_partial(ctx: World, obj: functools.partial[object], source: Source) -> 
 
 @wraps(torch.jit.ScriptFunction)
 def wrap_scripted(ctx: World, obj: object, source: Source) -> Value:
-    ctx.guard(source, "is", obj)
+    ctx.guard(source, GuardKind.IS, obj)
     return ScriptedValue(type(obj), obj, source)
 
 
 @wraps(Region)
 def wrap_region(ctx: World, obj: Region, source: Source) -> Value:
     """A captured function that captured code calls is part of it."""
-    ctx.guard(source, "type", Region)
+    ctx.guard(source, GuardKind.TYPE, Region)
     return ctx.wrap(obj.function, AttrSource(source, "function"))
 
 
 @wraps(Outside)
 def wrap_outside(ctx: World, obj: Outside, source: Source) -> Value:
-    ctx.guard(source, "is", obj)
+    ctx.guard(source, GuardKind.IS, obj)
     return BuiltinValue(obj, source)
 
 
@@ -389,14 +392,14 @@ def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
     if isinstance(owner, type) and not trusted(owner):
         method = inspect.getattr_static(owner, obj.__name__, None)
         if isinstance(method, ClassMethodDescriptorType):  # reading it from its class makes another object every time
-            ctx.guard(source, "type", type(obj))
-            ctx.guard(AttrSource(source, "__name__"), "equals", obj.__name__)
+            ctx.guard(source, GuardKind.TYPE, type(obj))
+            ctx.guard(AttrSource(source, "__name__"), GuardKind.EQUALS, obj.__name__)
             return BuiltinValue(method, receiver=ctx.wrap(owner, AttrSource(source, "__self__")))
     if owner is None or isinstance(owner, (ModuleType, type)) or (trusted(obj) and not _has_values(owner)):
         return BuiltinValue(obj, same_object(ctx, obj, source))
     name = obj.__name__
-    ctx.guard(source, "type", type(obj))
-    ctx.guard(AttrSource(source, "__name__"), "equals", name)
+    ctx.guard(source, GuardKind.TYPE, type(obj))
+    ctx.guard(AttrSource(source, "__name__"), GuardKind.EQUALS, name)
     receiver = ctx.wrap(owner, AttrSource(source, "__self__"))
     return receiver.attribute(ctx, name)
 
@@ -404,7 +407,7 @@ def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
 @wraps(LOCK, RLOCK)
 def wrap_lock(ctx: World, obj: object, source: Source) -> Value:
     """A lock, whichever it is."""
-    ctx.guard(source, "type", type(obj))
+    ctx.guard(source, GuardKind.TYPE, type(obj))
     return LockValue(type(obj), obj, source)
 
 
@@ -429,14 +432,14 @@ _OF_DICTS: tuple[Any, ...] = ({}.keys(), {}.values(), {}.items(), collections.Or
 @wraps(zip, enumerate, map, filter, reversed, GeneratorType)
 @wraps(*(cls for cls in vars(itertools).values() if isinstance(cls, type) and hasattr(cls, "__next__")))
 def wrap_iterator(ctx: World, obj: object, source: Source) -> Value:
-    ctx.guard(source, "type", type(obj))
+    ctx.guard(source, GuardKind.TYPE, type(obj))
     return OutsideIterator(type(obj), source)
 
 
 @wraps(TracebackType)
 def wrap_traceback(ctx: World, obj: TracebackType, source: Source) -> Value:
     """A traceback, another one every time; it is only ever handed on."""
-    ctx.guard(source, "type", TracebackType)
+    ctx.guard(source, GuardKind.TYPE, TracebackType)
     return UserObject(TracebackType, obj, source)
 
 
@@ -444,26 +447,26 @@ def wrap_traceback(ctx: World, obj: TracebackType, source: Source) -> Value:
 
 
 def wrap_module(ctx: World, obj: torch.nn.Module, source: Source) -> Value:
-    ctx.guard(source, "type", type(obj))
+    ctx.guard(source, GuardKind.TYPE, type(obj))
     return ModuleValue(type(obj), obj, source)
 
 
 def wrap_exception(ctx: World, obj: BaseException, source: Source) -> Value:
     """An exception, another one every time: its class is relied on, and the rest when it is looked at."""
-    ctx.guard(source, "type", type(obj))
+    ctx.guard(source, GuardKind.TYPE, type(obj))
     kind = ExceptionGroupValue if issubclass(type(obj), BaseExceptionGroup) else ExceptionValue
     return kind(type(obj), (), obj, source)
 
 
 def wrap_user_object(ctx: World, obj: object, source: Source) -> Value:
-    ctx.guard(source, "type", type(obj))
+    ctx.guard(source, GuardKind.TYPE, type(obj))
     if instance_dict(obj) is None and trusted(type(obj)) and _is_opaque(type(obj)) and not _is_passing(type(obj)):
-        ctx.guard(source, "is", obj)  # opaque: all that is known of it is which one it is
+        ctx.guard(source, GuardKind.IS, obj)  # opaque: all that is known of it is which one it is
     return UserObject(type(obj), obj, source)
 
 
 def wrap_of_triton(ctx: World, obj: object, source: Source) -> Value:
-    ctx.guard(source, "is", obj)
+    ctx.guard(source, GuardKind.IS, obj)
     return (KernelValue if is_kernel(obj) else HostFunction)(type(obj), obj, source)
 
 

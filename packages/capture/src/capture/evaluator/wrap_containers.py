@@ -14,6 +14,7 @@ import torch
 
 from capture.evaluator.world import World
 from capture.evaluator.wrap_rules import symbol_for, wraps
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import (
     AttrSource,
     ConstSource,
@@ -40,12 +41,12 @@ from capture.values.user_object import instance_dict
 def wrap_list(ctx: World, obj: list[object], source: Source) -> Value:
     if records_warnings(obj):
         ctx.stop(Kind.WARNINGS, f"{source.expression()} is what warnings are recorded in, those of the graph too")
-    ctx.guard(source, "type", list)
+    ctx.guard(source, GuardKind.TYPE, list)
 
     # When somebody looks: a list that is only appended to is not guarded by its length, so it may grow from call to
     # call.
     def read() -> list[Value]:
-        ctx.guard(source, "length", len(obj))
+        ctx.guard(source, GuardKind.LENGTH, len(obj))
         return [LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)]
 
     @functools.cache
@@ -59,8 +60,8 @@ def wrap_list(ctx: World, obj: list[object], source: Source) -> Value:
 
 @wraps(collections.deque)
 def wrap_deque(ctx: World, obj: collections.deque[object], source: Source) -> Value:
-    ctx.guard(source, "type", collections.deque)
-    ctx.guard(source, "length", len(obj))
+    ctx.guard(source, GuardKind.TYPE, collections.deque)
+    ctx.guard(source, GuardKind.LENGTH, len(obj))
     items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
     value = ListValue(items, source, collections.deque)
     # What an append throws away depends on it.
@@ -73,7 +74,7 @@ def _maxlen(ctx: World, obj: collections.deque[object], source: Source) -> int |
     # A subclass may have a property by this name, which would be asked by guard and program alike.
     if getattr(type(obj), "maxlen", None) is not _MAXLEN:
         ctx.stop(Kind.CONTAINER, f"{source.expression()} is a deque with another `maxlen`")
-    ctx.guard(AttrSource(source, "maxlen"), "equals", obj.maxlen)
+    ctx.guard(AttrSource(source, "maxlen"), GuardKind.EQUALS, obj.maxlen)
     return obj.maxlen
 
 
@@ -82,15 +83,15 @@ _MAXLEN = vars(collections.deque)["maxlen"]
 
 @wraps(tuple)
 def wrap_tuple(ctx: World, obj: tuple[object, ...], source: Source) -> Value:
-    ctx.guard(source, "type", tuple)
-    ctx.guard(source, "length", len(obj))
+    ctx.guard(source, GuardKind.TYPE, tuple)
+    ctx.guard(source, GuardKind.LENGTH, len(obj))
     return TupleValue((LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)), source)
 
 
 def wrap_tuple_subclass(ctx: World, obj: tuple[object, ...], source: Source) -> Value:
     require_plain_tuple(ctx, type(obj))
-    ctx.guard(source, "type", type(obj))
-    ctx.guard(source, "length", len(obj))
+    ctx.guard(source, GuardKind.TYPE, type(obj))
+    ctx.guard(source, GuardKind.LENGTH, len(obj))
     items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
     value = TupleValue(items, source, type(obj))
     value.held = instance_dict(obj)
@@ -99,10 +100,10 @@ def wrap_tuple_subclass(ctx: World, obj: tuple[object, ...], source: Source) -> 
 
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
 def wrap_dict(ctx: World, obj: dict[object, object], source: Source) -> Value:
-    ctx.guard(source, "type", type(obj))
+    ctx.guard(source, GuardKind.TYPE, type(obj))
     # All keys are guarded, in their order; a value only when it is read.
     entries = _entries(ctx, obj, source)
-    ctx.guard(source, "keys", tuple(key for key, _ in entries))
+    ctx.guard(source, GuardKind.KEYS, tuple(key for key, _ in entries))
     value = DictValue(source, type(obj))
     for key, item in entries:
         hashed = _hashed(ctx, key, source)
@@ -111,7 +112,7 @@ def wrap_dict(ctx: World, obj: dict[object, object], source: Source) -> Value:
     # What was there at the beginning: effects write only what differs from it.
     value.found = dict(value.entries)
     if attributes := getattr(obj, "__dict__", None):
-        ctx.guard(DictSource(source), "keys", tuple(attributes))
+        ctx.guard(DictSource(source), GuardKind.KEYS, tuple(attributes))
         value.attributes = {n: LazyValue(held, AttrSource(source, n)) for n, held in attributes.items()}
     if isinstance(obj, collections.defaultdict):
         value.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
@@ -130,12 +131,12 @@ def _entries(ctx: World, obj: dict[object, object], source: Source) -> list[tupl
 
 def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
     """An instance of a subclass of a builtin container: its contents are read past the subclass's methods."""
-    ctx.guard(source, "type", type(obj))
+    ctx.guard(source, GuardKind.TYPE, type(obj))
     base: Any = storage_class(type(obj))
     contents = empty_contents(base)
     contents.source = source
     if isinstance(contents, DictValue):
-        ctx.guard(source, "keys", tuple(dict.keys(obj)))
+        ctx.guard(source, GuardKind.KEYS, tuple(dict.keys(obj)))
         for key, item in _entries(ctx, obj, source):
             held = LazyValue(item, StorageSource(source, key, base))
             contents.entries[_hashed(ctx, key, source)] = (ctx.literal(key), held)
@@ -147,7 +148,7 @@ def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
             Kind.CONTAINER, f"{source.expression()} is a {type(obj).__qualname__}, a subclass of {base.__qualname__}"
         )
     elif isinstance(contents, ListValue):
-        ctx.guard(source, "length", base.__len__(obj))
+        ctx.guard(source, GuardKind.LENGTH, base.__len__(obj))
         # By methods of the builtin class where there are such: a ``__getitem__`` of the subclass would be code that
         # guards run.
         step = GetitemSource if base is collections.deque else functools.partial(StorageSource, base_class=base)
@@ -195,7 +196,7 @@ def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[object, object], source
             ctx.stop(Kind.MAPPING, f"`{source.expression()}` shows members of a class, and some were written")
         ctx.effects.shows_classes = True
     if not isinstance(source, ConstSource):
-        ctx.guard(ShownSource(source), "keys", tuple(obj))
+        ctx.guard(ShownSource(source), GuardKind.KEYS, tuple(obj))
     value = DictValue(source, MappingProxyType)
     value.entries = {key: (ctx.literal(key), LazyValue(item, GetitemSource(source, key))) for key, item in obj.items()}
     return value
@@ -206,5 +207,5 @@ def wrap_set(ctx: World, obj: set[object], source: Source) -> Value:
     # A set has no positions: an item in it has no path by which it could be read again.
     if not all(isinstance(item, _KEY_TYPES) and not is_compared_by_code(item) for item in obj):
         ctx.stop(Kind.SET_ITEMS, f"`{source.expression()}` has items that are not constants")
-    ctx.guard(source, "items", frozenset(obj), text=f"{source.expression()} is {obj!r}")
+    ctx.guard(source, GuardKind.ITEMS, frozenset(obj), text=f"{source.expression()} is {obj!r}")
     return SetValue(((item, ctx.literal(item)) for item in obj), source)

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
 from capture.errors import Location
+from capture.guards.kinds import NEEDS, RELATIONS, GuardKind, Payload
 from capture.guards.sources import FormulaSource, Inputs, Source
+from capture.guards.words import describe
 
 Spec = tuple[Any, ...]
-
-RELATIONS = frozenset({"same", "distinct", "memory", "condition", "class", "relation"})
-"""Kinds of guards without a source of their own.  Their payload: the sources, the question that the engine asks of
-them, and the Python function of a call that answers where the engine cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +36,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Guard:
-    """``kind`` and ``payload`` are those of the engine's checks; ``location`` is the line that relied on it."""
+    """A question of the object on a path, or of several; ``location`` is the line that relied on the answer.
+
+    What a payload is goes by the kind, and is what the engine's check or relation of that kind is given.
+    """
 
     source: Source | None
-    kind: str
-    payload: tuple[Any, ...]
+    kind: GuardKind
+    payload: Payload
     location: Location | None = field(default=None, compare=False)
     text: str = field(default="", compare=False)
     kept_words: str | None = field(default=None, compare=False)
@@ -55,15 +56,17 @@ class Guard:
         known: str | None = self.__dict__.get("_sentence")
         if known is None:
             subject = self.source.expression() if self.source is not None else "the arguments"
-            known = f"{subject} {_PREDICATES.get(self.kind, self.kind)} {_shown(self)}".rstrip()
+            needs = NEEDS[self.kind]
+            known = f"{subject} {needs.words or self.kind.value} {needs.end(self.payload)}".rstrip()
             object.__setattr__(self, "_sentence", known)  # said in records and kept for when it fails
         return known
 
     def wanted_words(self) -> str | None:
         """The object that the guard wants, in the words of ``describe``; None where its own text tells of it."""
-        if self.kept_words is not None or self.text or self.kind not in ("is", "type", "tensor"):
+        words = NEEDS[self.kind].wanted
+        if self.kept_words is not None or self.text or words is None:
             return self.kept_words
-        return f"a {_shown(self)}" if self.kind == "type" else _shown(self)
+        return words(self.payload)
 
     def failure(self, inputs: Inputs) -> Failure:
         """The guard's failure in a call for which it does not hold."""
@@ -71,7 +74,7 @@ class Guard:
 
     def _actual(self, inputs: Inputs) -> str:
         """The end of that sentence: what is found now, told apart even where both look the same in words."""
-        if self.kind == "distinct" and self.payload:
+        if self.kind is GuardKind.DISTINCT and self.payload:
             return f", but {_coinciding(self.payload, inputs)}"
         if self.source is None:
             return ", which no longer holds"
@@ -80,28 +83,13 @@ class Guard:
         except (AttributeError, KeyError, IndexError, ValueError, TypeError):
             return ", but it is absent"
         # A tensor's words tell neither strides nor odd bits: where all else fits, one of them is the difference.
-        if self.kind == "tensor" and _fits_but_for_strides(self.payload[0], value):
+        if self.kind is GuardKind.TENSOR and _fits_but_for_strides(self.payload[0], value):
             return _odd_bit(self.payload[0], value) or f", but its strides are {tuple(value.stride())}"
         found = describe(value)
         return f", but it is {_another(self.kind, value) if found == self.wanted_words() else found}"
 
 
-_PREDICATES = {
-    "type": "is a",
-    "is": "is the same object:",
-    "equals": "equals",
-    "length": "has length",
-    "tensor": "is a",
-    "keys": "has the keys",
-    "empty": "holds nothing under",
-    "true": "is true",
-    "false": "is false",
-    "absent": "does not exist",
-    "python": "satisfies a check",
-}
-
-
-def _coinciding(payload: tuple[Any, ...], inputs: Inputs) -> str:
+def _coinciding(payload: Payload, inputs: Inputs) -> str:
     """The first two of the paths that lead to one object."""
     sources, count = payload[:2]
     objects = [source.read(inputs) for source in sources]
@@ -112,42 +100,17 @@ def _coinciding(payload: tuple[Any, ...], inputs: Inputs) -> str:
     return "they were"
 
 
-def describe(value: Any) -> str:
-    """A short account of any object, never its contents; by its type alone, which runs no code of the program."""
-    if issubclass(type(value), torch.Tensor) and not answers_by_code(type(value)):
-        sizes = None if value.is_nested else tuple(value.shape)
-        return _tensor_words(type(value), value.dtype, value.device, value.requires_grad, sizes)
-    if type(value) in (int, float, complex, bool, str, bytes, type(None)):
-        return repr(value)[:80]
-    if type(value) in (list, tuple, dict, set):
-        return f"a {type(value).__name__} of length {len(value)}"
-    if issubclass(type(value), (type, FunctionType, BuiltinFunctionType)):
-        return str(value.__qualname__)
-    return f"a {type(value).__qualname__}"
-
-
-def _another(kind: str, value: object) -> str:
+def _another(kind: GuardKind, value: object) -> str:
     """Words for the object found where the expected one would be described in the same words."""
-    if kind != "is" or issubclass(type(value), type):
-        return "of another class of the same name" if kind != "is" else "another class of the same name"
+    if kind is not GuardKind.IS:
+        return "of another class of the same name"
+    if issubclass(type(value), type):
+        return "another class of the same name"
     if type(value) is FunctionType:
         return f"another function of the same name, made at line {value.__code__.co_firstlineno}"
     if type(value) is CodeType:
         return f"that of `{value.co_qualname}`, made at line {value.co_firstlineno}"
     return f"another object of class `{type(value).__qualname__}`"
-
-
-def answers_by_code(cls: type) -> bool:
-    """True if tensors of this class may compute in Python what they are asked for, sizes among it."""
-    named = next(vars(base)["__torch_dispatch__"] for base in cls.__mro__ if "__torch_dispatch__" in vars(base))
-    return named is not vars(torch.Tensor)["__torch_dispatch__"]
-
-
-def _tensor_words(cls: type, dtype: object, device: Any, requires_grad: bool, sizes: Any) -> str:
-    kind = "tensor" if cls is torch.Tensor else cls.__name__
-    shape = "any shape" if sizes is None else "(" + ", ".join("*" if s is None else str(s) for s in sizes) + ")"
-    grad = ", requires grad" if requires_grad else ""
-    return f"{str(dtype).removeprefix('torch.')} {kind} of shape {shape} on {device}{grad}"
 
 
 def _fits_but_for_strides(expected: tuple[Any, ...], value: Any) -> bool:
@@ -169,30 +132,9 @@ def _odd_bit(expected: tuple[Any, ...], value: object) -> str:
     return next((f", but its `{name}()` is {getattr(value, name)()}" for name in odd), "")
 
 
-def _shown(guard: Guard) -> str:
-    """The payload as the end of a sentence."""
-    payload = guard.payload
-    if guard.kind == "tensor":
-        return _tensor_words(*payload[0][:5])
-    if guard.kind == "type":
-        return str(payload[0].__qualname__)
-    if not payload or guard.kind == "python":
-        return ""
-    return describe(payload[0]) if guard.kind == "is" else _listed(payload[0])[:120]
-
-
-def _listed(value: object) -> str:
-    """The value itself, but for tensors, as the keys of an optimizer's state are: their numbers say nothing."""
-    if isinstance(value, torch.Tensor):
-        return describe(value)
-    if type(value) is tuple and any(isinstance(item, torch.Tensor) for item in value):
-        return f"({', '.join(map(_listed, value[:3]))}{', ...' if len(value) > 3 else ''})"
-    return repr(value)
-
-
-def _key(source: Source | None, kind: str, payload: tuple[object, ...]) -> tuple[object, ...]:
+def _key(source: Source | None, kind: GuardKind, payload: tuple[object, ...]) -> tuple[object, ...]:
     """Equal keys say the same: nothing is asked of one path in two ways, but by Python code and of several paths."""
-    return source, kind, payload if kind == "python" or kind in RELATIONS else None
+    return source, kind, payload if kind is GuardKind.PYTHON or kind in RELATIONS else None
 
 
 class GuardSet:
@@ -201,7 +143,7 @@ class GuardSet:
     def __init__(self) -> None:
         self._guards: dict[object, Guard] = {}
 
-    def has(self, source: Source | None, kind: str, payload: tuple[Any, ...]) -> bool:
+    def has(self, source: Source | None, kind: GuardKind, payload: Payload) -> bool:
         return _key(source, kind, payload) in self._guards
 
     def add(self, guard: Guard) -> None:
@@ -220,11 +162,12 @@ def to_spec(guards: Iterable[Guard]) -> tuple[Spec, tuple[Spec, ...]]:
     nodes: dict[Source, _Node] = {}
     slots: dict[Source, int] = {}
     relations: list[Spec] = []
+    in_python: list[Spec] = []
     # A guard's position is its name: a failed check reports it, and `GuardSet.all` has the guard there.
     for index, guard in enumerate(guards):
         if guard.kind not in RELATIONS:
             assert guard.source is not None
-            _node_of(guard.source, root, nodes).checks.append((guard.kind, index, *guard.payload))
+            _node_of(guard.source, root, nodes).checks.append((guard.kind.value, index, *guard.payload))
             continue
         sources, question, function = guard.payload
         for source in sources:
@@ -233,17 +176,19 @@ def to_spec(guards: Iterable[Guard]) -> tuple[Spec, tuple[Spec, ...]]:
                 _node_of(source, root, nodes).checks.append(("keep", index, slots[source]))
         # A relation is not on one path: the walk keeps the values on all its paths, and it is asked when they are
         # there.
-        relations.append((guard.kind, index, tuple(slots[source] for source in sources), question, function))
-    return root.spec(), tuple(sorted(relations, key=lambda relation: relation[0] == "relation"))
+        asked = in_python if guard.kind is GuardKind.RELATION else relations
+        asked.append((guard.kind.value, index, tuple(slots[source] for source in sources), question, function))
+    return root.spec(), (*relations, *in_python)
 
 
-def of_formula(formula: FormulaSource, kind: str, wanted: Any) -> tuple[object, ...]:
+def of_formula(formula: FormulaSource, kind: GuardKind, wanted: Any) -> tuple[object, ...]:
     """The payload of a relation that checks a number which Python computes anew for each call.
 
     The engine finds no such number on a path, so that a check of a path will not do.
     """
-    assert kind in ("python", "equals"), kind
-    return (), None, partial(_is_answered, formula, wanted if kind == "python" else partial(_is_number, wanted))
+    assert kind in (GuardKind.PYTHON, GuardKind.EQUALS), kind
+    holds = wanted if kind is GuardKind.PYTHON else partial(_is_number, wanted)
+    return (), None, partial(_is_answered, formula, holds)
 
 
 def _is_answered(formula: FormulaSource, holds: Callable[[object], bool], *call: Any) -> bool:

@@ -9,6 +9,7 @@ import torch
 import torch.autograd.forward_ad
 
 from capture.guards.guard import Guard
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, ConstSource
 
 _LEVEL = AttrSource(ConstSource(torch.autograd.forward_ad, "torch.autograd.forward_ad"), "_current_level")
@@ -24,4 +25,4 @@ def closed() -> list[Guard]:
     """The guard that none is open, on which all code relies."""
     if not hasattr(torch.autograd.forward_ad, _LEVEL.name):
         return []
-    return [Guard(_LEVEL, "equals", (_CLOSED,), None, "no level of forward-mode gradients is open")]
+    return [Guard(_LEVEL, GuardKind.EQUALS, (_CLOSED,), None, "no level of forward-mode gradients is open")]

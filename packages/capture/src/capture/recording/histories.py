@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource
 from capture.reasons import Kind
 from capture.recording.graph import memory_of
@@ -126,7 +127,7 @@ def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
             if value.obj.retains_grad or value.obj._backward_hooks:
                 _spoilt(ctx, f"`{name}` changes {value.describe()}, which has hooks or keeps its gradient")
             for attribute in ("retains_grad", "_backward_hooks", "is_leaf"):
-                ctx.guard(AttrSource(value.source, attribute), "false")
+                ctx.guard(AttrSource(value.source, attribute), GuardKind.FALSE)
 
 
 def _insist_on_no_view(ctx: Recording, operands: Iterable[torch.Tensor]) -> None:

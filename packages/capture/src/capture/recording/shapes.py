@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from capture.errors import Location
 from capture.guards.conditions import Instruction, program_of
 from capture.guards.guard import Guard
+from capture.guards.kinds import GuardKind
 from capture.guards.layouts import OpenLayout, Relied
 from capture.guards.sources import AttrSource, FormulaSource, Inputs, Source
 from capture.torch_versions import PythonPrinter, SymT, symbol_is_type
@@ -215,8 +216,8 @@ def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: 
         return bool(check(*(read(inputs) for read in readers)))
 
     if program is None:
-        return Guard(None, "relation", ((), None, holds), location, f"{spoken}")
-    return Guard(None, "condition", (paths, program, holds), location, f"{spoken}")
+        return Guard(None, GuardKind.RELATION, ((), None, holds), location, f"{spoken}")
+    return Guard(None, GuardKind.CONDITION, (paths, program, holds), location, f"{spoken}")
 
 
 _PARTS = {"SIZE": "size", "STRIDE": "stride"}

@@ -15,6 +15,7 @@ import torch
 
 from capture.errors import Location, SkipFrame
 from capture.guards.guard import Guard
+from capture.guards.kinds import GuardKind
 from capture.guards.layouts import has_windows, is_without_windows, may_get_windows
 from capture.guards.sources import Inputs, MadeSource, Source
 from capture.reasons import Kind, Reason
@@ -52,7 +53,13 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
     if overlapping := [source for source, tensor in open_ones.items() if has_windows(tensor)]:
         raise Overlapping(overlapping)
     apart = [
-        Guard(source, "python", (is_without_windows,), location, f"no two elements of {source.expression()} are one")
+        Guard(
+            source,
+            GuardKind.PYTHON,
+            (is_without_windows,),
+            location,
+            f"no two elements of {source.expression()} are one",
+        )
         for source in open_ones
     ]
     if len(given) < 2:
@@ -62,7 +69,7 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
     names = ", ".join(source.expression() for source in given)
     text = f"{names} share {'the same' if shared else 'no'} memory"
     payload = (tuple(given), _as_numbers(tensors, shared), functools.partial(_share_as_before, tuple(given), shared))
-    return [*apart, Guard(None, "memory", payload, location, text)]
+    return [*apart, Guard(None, GuardKind.MEMORY, payload, location, text)]
 
 
 def _may_get_windows(graph: GraphRecorder, example: torch.Tensor, tensor: torch.Tensor) -> bool:

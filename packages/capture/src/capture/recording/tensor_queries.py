@@ -13,6 +13,7 @@ from types import FunctionType
 
 import torch
 
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import Inputs, Source
 from capture.recording.graph import memory_of
 from capture.recording.world import Recording
@@ -73,7 +74,7 @@ def _rely(ctx: Tracer, value: TensorValue, name: str) -> None:
     assert value.source is not None
     answer = getattr(value.obj, name)()
     text = f"`{name}()` of {value.source.expression()} is {answer}"
-    ctx.guard(None, "relation", (), None, functools.partial(_is_answer, value.source, name, answer), text=text)
+    ctx.guard(None, GuardKind.RELATION, (), None, functools.partial(_is_answer, value.source, name, answer), text=text)
 
 
 def _is_answer(source: Source, name: str, answer: object, function: FunctionType, *args: object) -> bool:

@@ -29,6 +29,7 @@ from capture.evaluator.decisions import Question, SameAnswer
 from capture.guards import sources
 from capture.guards.decided import decided
 from capture.guards.guard import Guard
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import DictSource, Inputs, KeySource, ObjectKeySource, Source
 from capture.stored.contents import Contents, NotStored, class_name, digest
 from capture.stored.names import NamesWritten
@@ -61,7 +62,6 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "GetitemSource": ("parent", "key"),
     "ObjectKeySource": ("parent", "key"),
 }
-_CHECKED_ON_THE_PATH = ("is",)
 _BY_IDENTITY = (torch.Tensor, torch.nn.Parameter, ContextVar, CellType)
 """The classes of objects that a version may rely on by identity, as optimizers keep state by parameter; what they hold
 is guarded where it is read."""
@@ -164,9 +164,9 @@ class DataWriter:
         named = [function.__globals__.get(name) for function in functions for name in function.__code__.co_names]
         self.names.classes.update((each, None) for each in named if isinstance(each, type))
         for guard in guards:
-            if guard.kind == "type":
+            if guard.kind is GuardKind.TYPE:
                 self.names.classes[guard.payload[0]] = None
-            elif guard.kind == "is" and guard.source is not None and type(guard.payload[0]) in _BY_IDENTITY:
+            elif guard.kind is GuardKind.IS and guard.source is not None and type(guard.payload[0]) in _BY_IDENTITY:
                 steps = guard.source.chain()
                 if not any(isinstance(step, ObjectKeySource) for step in steps):
                     self._here.setdefault(id(guard.payload[0]), (guard.payload[0], guard.source))
@@ -189,24 +189,42 @@ class DataWriter:
 
     def guard(self, guard: Guard) -> Data:
         source = None if guard.source is None else self.path(guard.source)
-        payload = self._payload(guard)
-        return [source, guard.kind, payload, location_written(guard.location), guard.text]
+        payload = _PAYLOADS.get(guard.kind, _each)(self, guard)
+        return [source, guard.kind.value, payload, location_written(guard.location), guard.text]
 
-    def _payload(self, guard: Guard) -> Data:
-        """The payload of a guard; an object without a name is told by the path on which the guard finds it."""
-        if guard.kind == "type" and issubclass(guard.payload[0], (set, frozenset)):
-            raise NotStored(f"{guard.sentence()}, whose order is another one in each process")
-        if guard.kind in _CHECKED_ON_THE_PATH and guard.source is not None:
-            obj = guard.payload[0]
-            if type(obj) in (FunctionType, CodeType) and self.names.place(obj) is None:
-                if type(obj) is CodeType:
-                    self.found_on_paths.append(obj)
-                return [["at", self.path(guard.source), self.contents.of(obj)]]
-        payload = guard.payload
-        if guard.kind == "condition":  # its program says all that its function does
-            paths, program, _ = payload
-            payload = paths, program, functools.partial(decided, paths, program)
-        return [self.write(each) for each in payload]
+
+def _each(data: DataWriter, guard: Guard) -> list[Data]:
+    return [data.write(each) for each in guard.payload]
+
+
+def _class(data: DataWriter, guard: Guard) -> list[Data]:
+    if issubclass(guard.payload[0], (set, frozenset)):
+        raise NotStored(f"{guard.sentence()}, whose order is another one in each process")
+    return _each(data, guard)
+
+
+def _identity(data: DataWriter, guard: Guard) -> list[Data]:
+    """An object without a name is told by the path on which the guard finds it."""
+    obj = guard.payload[0]
+    if guard.source is None or type(obj) not in (FunctionType, CodeType) or data.names.place(obj) is not None:
+        return _each(data, guard)
+    if type(obj) is CodeType:
+        data.found_on_paths.append(obj)
+    return [["at", data.path(guard.source), data.contents.of(obj)]]
+
+
+def _condition(data: DataWriter, guard: Guard) -> list[Data]:
+    """Its program says all that its function does."""
+    paths, program, _ = guard.payload
+    return [data.write(each) for each in (paths, program, functools.partial(decided, paths, program))]
+
+
+_PAYLOADS: dict[GuardKind, Callable[[DataWriter, Guard], list[Data]]] = {
+    GuardKind.TYPE: _class,
+    GuardKind.IS: _identity,
+    GuardKind.CONDITION: _condition,
+}
+"""The kinds of guards whose payload is more than values to write."""
 
 
 class DataReader:
@@ -235,7 +253,7 @@ class DataReader:
     def guard(self, data: Data) -> Guard:
         source, kind, payload, location, text = data
         found = None if source is None else self.paths[source]
-        return Guard(found, sys.intern(kind), tuple(map(self.read, payload)), location_read(location), text)
+        return Guard(found, GuardKind(kind), tuple(map(self.read, payload)), location_read(location), text)
 
     def refuse_hidden(self) -> None:
         """Refuses, once guards hold, where a module's own dictionary hides a parameter or submodule.

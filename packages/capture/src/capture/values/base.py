@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import torch
 
 from capture.errors import Location, UserRaised
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, ConstSource, DictSource, Inputs, KeySource, Source
 from capture.options import Options
 from capture.reasons import Kind, Reason
@@ -126,7 +127,7 @@ class Tracer(Protocol):
     def attempt(self, function: Value, *caught: type[BaseException]) -> Value | None:
         """Call without arguments; None where the user's code raises one of ``caught``."""
 
-    def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
+    def guard(self, source: Source | None, kind: GuardKind, *payload: Any, text: str = "") -> None:
         """Rely on a check."""
 
     def rely_on_member(self, cls: type, name: str) -> None:
@@ -322,7 +323,7 @@ def rely_on_no_member(ctx: Tracer, classes: Iterable[type], name: str) -> None:
         if not is_fixed(cls) or (asked_by_program and takes_members(cls)):
             source = ctx.literal(cls).source
             assert source is not None
-            ctx.guard(KeySource(DictSource(source), name), "absent")
+            ctx.guard(KeySource(DictSource(source), name), GuardKind.ABSENT)
 
 
 def takes_members(cls: type) -> bool:
@@ -384,7 +385,7 @@ def own_attribute(ctx: Tracer, value: Value, held: Mapping[str, object], name: s
     path = KeySource(DictSource(value.source), name)
     if name in held:
         return ctx.wrap(held[name], path)
-    ctx.guard(path, "absent")
+    ctx.guard(path, GuardKind.ABSENT)
     return None
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from capture.errors import Location
 from capture.guards.guard import Guard
+from capture.guards.kinds import GuardKind
 from capture.values.base import is_fixed, module_name
 
 _UNARY = "abs bool bytes ceil complex dir float floor hash index int invert iter len length_hint neg next pos repr "
@@ -81,7 +82,7 @@ class ReliedClasses:
             others = tuple(name for name in names if name not in _SPECIAL)
             name = type.__getattribute__(cls, "__qualname__")
             text = f"the class `{module_name(cls)}.{name}` behaves as it did"
-            yield Guard(None, "class", ((), (cls, watched, SPECIAL, others), None), location, text)
+            yield Guard(None, GuardKind.CLASS, ((), (cls, watched, SPECIAL, others), None), location, text)
 
     def clear(self) -> None:
         self._met.clear()

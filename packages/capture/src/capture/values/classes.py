@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from capture._engine import Outside, Region
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, ConstSource, DictSource, GetitemSource, KeySource, Source
 from capture.reasons import Kind
 from capture.signals import let_through
@@ -161,7 +162,7 @@ def rely_on_names(ctx: Tracer, cls: type, *names: str) -> None:
     """Guards what a class is called: ``type`` itself holds that, and not the members that are relied on by name."""
     if not trusted(cls) and is_made_by_code(cls):
         for name in names:
-            ctx.guard(AttrSource(ConstSource(cls, cls.__qualname__), name), "equals", getattr(cls, name))
+            ctx.guard(AttrSource(ConstSource(cls, cls.__qualname__), name), GuardKind.EQUALS, getattr(cls, name))
 
 
 def is_set_by_code(ctx: Tracer, receiver: Value, cls: type, name: str, value: Value | None) -> bool:
@@ -268,7 +269,7 @@ class PythonModuleValue(Value):
         try:
             found = getattr(self.module, name)
         except AttributeError as error:
-            ctx.guard(KeySource(DictSource(self.source), name), "absent")
+            ctx.guard(KeySource(DictSource(self.source), name), GuardKind.ABSENT)
             ctx.throw(AttributeError, *error.args)
         except Exception as error:  # of code that the module has for this  # noqa: BLE001
             let_through(error)
@@ -278,7 +279,7 @@ class PythonModuleValue(Value):
     def _ask(self, ctx: Tracer, handler: FunctionType, name: str) -> Value:
         """The answer of the module's own ``__getattr__`` for a name that the module has not."""
         entries = DictSource(self.source)
-        ctx.guard(KeySource(entries, name), "absent")
+        ctx.guard(KeySource(entries, name), GuardKind.ABSENT)
         return ctx.call(ctx.wrap(handler, KeySource(entries, "__getattr__")), [ConstantValue(name)])
 
 

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import CallSource, Source
 from capture.values.base import Tracer, Value, realize
 
@@ -42,7 +43,7 @@ class ContextVarValue(Value):
         source = CallSource(self._reader, f"{self.var.name}.get()")
         # A default of ``get`` is no value: that none is set is another state, in which nothing can be wrapped.
         if found is _UNSET:
-            ctx.guard(source, "is", _UNSET, text=f"{self.var.name} is not set")
+            ctx.guard(source, GuardKind.IS, _UNSET, text=f"{self.var.name} is not set")
             return None
         return ctx.wrap(found, source)
 

@@ -20,6 +20,7 @@ import torch
 from capture.bytecode.flow import acts_when_closed
 from capture.bytecode.instructions import Body
 from capture.errors import SkipFrame
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import ArgSource, AttrSource, ClosureSource, Source
 from capture.reasons import Kind, Reason
 from capture.values.autograd_leaves import is_leaf
@@ -151,7 +152,7 @@ def _rely_on_what_it_is(ctx: Tracer, value: Value, obj: object) -> None:
     code = _CODE.get(type(obj))
     if code is not None and value.source is not None:
         realize(ctx, value)
-        ctx.guard(AttrSource(value.source, code), "is", getattr(obj, code))
+        ctx.guard(AttrSource(value.source, code), GuardKind.IS, getattr(obj, code))
 
 
 def holds_suspended(obj: object) -> bool:

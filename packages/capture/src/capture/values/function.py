@@ -12,6 +12,7 @@ from types import (
 )
 from typing import Any
 
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, DictSource, KeySource, Source
 from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize, type_attribute
@@ -100,7 +101,7 @@ class FunctionValue(Value):
             try:
                 found = getattr(self.real, name)
             except AttributeError as error:
-                ctx.guard(KeySource(DictSource(self.source), name), "absent")
+                ctx.guard(KeySource(DictSource(self.source), name), GuardKind.ABSENT)
                 ctx.throw(AttributeError, *error.args)
             if name == "__get__":
                 return BuiltinValue(FunctionType.__get__, receiver=self)
@@ -264,7 +265,7 @@ class BuiltinValue(Value):
         if name in held and self.source is not None:
             return ctx.wrap(held[name], KeySource(DictSource(self.source), name))
         if self.source is not None:
-            ctx.guard(KeySource(DictSource(self.source), name), "absent")
+            ctx.guard(KeySource(DictSource(self.source), name), GuardKind.ABSENT)
         try:
             return ctx.literal(getattr(self.function, name))
         except AttributeError as error:

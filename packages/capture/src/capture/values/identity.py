@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import ArgSource, CellSource, ConstSource, Inputs, Source, comes_with_the_call
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, leads_through_fixed_code
@@ -50,18 +51,18 @@ class MetObjects:
         first = known.source
         if first is None or first == source or isinstance(first, ConstSource):
             if isinstance(first, ConstSource) and not leads_through_fixed_code(source):
-                ctx.guard(source, "is", obj)
+                ctx.guard(source, GuardKind.IS, obj)
             return
         # Two paths of the call: that both lead to one object is the relation that each call has, whichever object it
         # is.
         if self._comes_and_goes(first, obj) and comes_with_the_call(source):
             text = f"{source.expression()} is {first.expression()}"
-            ctx.guard(None, "same", (first, source), None, None, text=text)
+            ctx.guard(None, GuardKind.SAME, (first, source), None, None, text=text)
             return
         # Else each is pinned to the very object, which is the cheaper check where objects stay.
         for path in (first, source):
             if not (isinstance(path.root(), CellSource) or leads_through_fixed_code(path)):
-                ctx.guard(path, "is", obj)
+                ctx.guard(path, GuardKind.IS, obj)
 
     def rely_on_separate(self, ctx: Tracer, changed: Iterable[Value]) -> None:
         """No other object of its type that was met is one of these.  Classes are each relied on as themselves."""
@@ -156,7 +157,7 @@ class SearchedKeys:
 def _rely_on_object(ctx: Tracer, value: Value) -> None:
     found = value.obj if isinstance(value, TensorValue) else value.identity()
     if value.source is not None and found is not value:
-        ctx.guard(value.source, "is", found)
+        ctx.guard(value.source, GuardKind.IS, found)
 
 
 def _rely_on_another(ctx: Tracer, left: Value, right: Value) -> None:
@@ -197,9 +198,11 @@ def _rely_on_identity(ctx: Tracer, left: tuple[Source | None, object], right: tu
     if left[1] is not right[1]:
         rely_on_distinct_paths(ctx, [first], [second])
     elif left[0] is None or right[0] is None:
-        ctx.guard(left[0] or right[0], "is", left[1])
+        ctx.guard(left[0] or right[0], GuardKind.IS, left[1])
     else:
-        ctx.guard(None, "same", (first, second), None, None, text=f"{second.expression()} is {first.expression()}")
+        ctx.guard(
+            None, GuardKind.SAME, (first, second), None, None, text=f"{second.expression()} is {first.expression()}"
+        )
 
 
 def _rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
@@ -252,4 +255,4 @@ def rely_on_distinct_paths(ctx: Tracer, first: Sequence[Source], rest: Sequence[
     if len(names) > 2:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         text = f"{', '.join(names[:_NAMED])}{more} are different objects"
-    ctx.guard(None, "distinct", sources, len(first), None, text=text)
+    ctx.guard(None, GuardKind.DISTINCT, sources, len(first), None, text=text)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, NoReturn
 
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import DictSource, KeySource
 from capture.reasons import Kind
 from capture.values.base import LazyValue, Tracer, Value, held_by, realize
@@ -62,7 +63,7 @@ class ReadDict(DictValue):
         self.owner = owner
         if not all(type(name) is str for name in held):
             ctx.stop(Kind.ATTRIBUTE, f"the `__dict__` of {owner.describe()} has keys that are no texts")
-        ctx.guard(path, "keys", tuple(held))
+        ctx.guard(path, GuardKind.KEYS, tuple(held))
         items = {name: LazyValue(obj, KeySource(path, name)) for name, obj in held.items()}
         self.entries = {name: (ConstantValue(name), item) for name, item in items.items()}
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from types import FunctionType, MappingProxyType
 from typing import Any
 
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import DictSource, KeySource, Source
 from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, realize, root_package, type_name
@@ -128,7 +129,7 @@ class DictValue(Value):
         if name in self.attributes:
             return realize(ctx, self.attributes[name])
         if self.source is not None:
-            ctx.guard(KeySource(DictSource(self.source), name), "absent")
+            ctx.guard(KeySource(DictSource(self.source), name), GuardKind.ABSENT)
         return ctx.throw(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from capture._engine import Region
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize, type_name
@@ -58,7 +59,7 @@ class ModuleValue(UserObject):
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         held = [name for name in _CALLS if getattr(torch.nn.Module, name) is TORCHS[name]]
         for name in held:
-            ctx.guard(_PATHS_OF_CALLS[name], "is", TORCHS[name])
+            ctx.guard(_PATHS_OF_CALLS[name], GuardKind.IS, TORCHS[name])
             ctx.rely_on_member(self.cls, name)
         # Made here, or written to: what is said of tables and hooks of the real object need not hold.
         own_call = any(getattr(self.cls, name) is not TORCHS[name] for name in _CALLS)
@@ -75,16 +76,16 @@ class ModuleValue(UserObject):
         """True if hooks run around ``forward``; either answer is relied on."""
         for source in _GLOBAL_HOOKS:
             hooks = getattr(torch_module, source.name)
-            ctx.guard(source, "true" if hooks else "false")
+            ctx.guard(source, GuardKind.TRUE if hooks else GuardKind.FALSE)
             if hooks:
                 return True
         assert self.source is not None
         for name in _OWN_HOOKS:
             if self.obj.__dict__.get(name):
-                ctx.guard(self._entry(name), "true")
+                ctx.guard(self._entry(name), GuardKind.TRUE)
                 return True
         # One guard for the four tables: every call of a module has it.
-        ctx.guard(DictSource(self.source), "empty", _OWN_HOOKS)
+        ctx.guard(DictSource(self.source), GuardKind.EMPTY, _OWN_HOOKS)
         return False
 
     def _is_called_by(self, ctx: Tracer, name: str) -> bool:
@@ -93,7 +94,10 @@ class ModuleValue(UserObject):
         A module that was compiled as it is has the very same call, wrapped: that does not count.
         """
         held = self._instance_dict().get(name)
-        ctx.guard(self._entry(name), *(("absent",) if name not in self._instance_dict() else ("is", held)))
+        if name in self._instance_dict():
+            ctx.guard(self._entry(name), GuardKind.IS, held)
+        else:
+            ctx.guard(self._entry(name), GuardKind.ABSENT)
         written = getattr(held, "function", None) if type(held) is Region else _written_for_torch(held)
         return held is not None and written != TORCHS["_call_impl"].__get__(self.obj)
 
@@ -132,7 +136,7 @@ class ModuleValue(UserObject):
         """Guards that no table of the real module has the name."""
         for table in _TABLES:
             if self.source is not None and table not in self.overlay and name not in self.obj.__dict__.get(table, ()):
-                ctx.guard(KeySource(self._entry(table), name), "absent")
+                ctx.guard(KeySource(self._entry(table), name), GuardKind.ABSENT)
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         """A plain attribute is told by a look at the tables; for all others torch's own code is evaluated."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, DictSource, KeySource, Source
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
@@ -73,7 +74,7 @@ class PartialValue(Value):
             held = vars(self.obj)
             if name in held:
                 return ctx.wrap(held[name], AttrSource(self.source, name))
-            ctx.guard(KeySource(DictSource(self.source), name), "absent")
+            ctx.guard(KeySource(DictSource(self.source), name), GuardKind.ABSENT)
         if name in ("__module__", "__doc__"):
             return ConstantValue(getattr(functools.partial, name))
         return super().attribute(ctx, name)

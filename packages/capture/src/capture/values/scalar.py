@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import Source
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value
@@ -61,7 +62,7 @@ class ScalarValue(Value):
         answer = bool(self._computed(leaf.now))
         same_answer = lambda number: type(number) is leaf.cls and bool(self._computed(number)) is answer  # noqa: E731
         text = f"a condition on {leaf.describe()} is {answer}"
-        ctx.guard(leaf.source, "python", same_answer, text=text)
+        ctx.guard(leaf.source, GuardKind.PYTHON, same_answer, text=text)
         return answer
 
     def of_this_call(self) -> Any:

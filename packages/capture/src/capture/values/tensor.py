@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource, Source
 from capture.reasons import Kind
 from capture.values.autograd_leaves import has_known_history, is_leaf
@@ -96,7 +97,7 @@ class TensorValue(Value):
     def _rely_on_being_a_leaf_or_not(self, ctx: Tracer) -> None:
         """Guards which of the two it is: an input's history may differ from call to call where it wants gradients."""
         if self.source is not None and self.obj.requires_grad:  # all others are leaves
-            ctx.guard(AttrSource(self.source, "is_leaf"), "true" if self.obj.is_leaf else "false")
+            ctx.guard(AttrSource(self.source, "is_leaf"), GuardKind.TRUE if self.obj.is_leaf else GuardKind.FALSE)
 
     def gradient(self, ctx: Tracer) -> Value:
         """``x.grad``: as assigned in this frame, or as it is found on the real tensor."""
@@ -113,7 +114,7 @@ class TensorValue(Value):
         if not self.obj.is_leaf:
             if not self.obj.retains_grad:
                 ctx.stop(Kind.TENSOR_ATTRIBUTE, f"`grad` of {self.describe()}, which is no leaf, is read")
-            ctx.guard(AttrSource(self.source, "retains_grad"), "true")
+            ctx.guard(AttrSource(self.source, "retains_grad"), GuardKind.TRUE)
         return ctx.wrap(self.obj.grad, AttrSource(self.source, "grad"))
 
     def shape(self, ctx: Tracer) -> Value:
@@ -138,7 +139,7 @@ class TensorValue(Value):
             source = _path_of_method(name) if self.cls is torch.Tensor else _path_of_member(self.cls, name)
             if isinstance(member, FunctionType) and not trusted(member):  # the program's, in place of torch's
                 return ctx.call_builtin(MethodType, [ctx.wrap(member, source), self], {})
-            ctx.guard(source, "is", member)
+            ctx.guard(source, GuardKind.IS, member)
             return TensorMethod(self, name)
         return ctx.stop(Kind.TENSOR_ATTRIBUTE, f"`{name}` of a tensor is read", "read it outside the compiled function")
 
@@ -150,7 +151,7 @@ class TensorValue(Value):
             held = vars(self.obj)
             if name in held:
                 return ctx.wrap(held[name], AttrSource(self.source, name))
-            ctx.guard(KeySource(DictSource(self.source), name), "absent")
+            ctx.guard(KeySource(DictSource(self.source), name), GuardKind.ABSENT)
         rely_on_no_member(ctx, self.cls.__mro__, name)
         return ctx.throw(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
 

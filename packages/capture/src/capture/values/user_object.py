@@ -13,6 +13,7 @@ from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from capture.bytecode.versions import NO_DICT, PY313
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
 from capture.reasons import Kind
 from capture.values.base import (
@@ -167,9 +168,9 @@ class UserObject(Value):
                 ctx.stop(
                     Kind.ATTRIBUTE, f"the slot `{name}` of {self.describe()} is empty, so that `__getattr__` is asked"
                 )
-            ctx.guard(AttrSource(self.source, name), "absent")
+            ctx.guard(AttrSource(self.source, name), GuardKind.ABSENT)
         elif instance_dict(self.obj) is not None:
-            ctx.guard(self._entry(name), "absent")
+            ctx.guard(self._entry(name), GuardKind.ABSENT)
 
     def _instance_dict(self) -> dict[str, object]:
         return instance_dict(self.obj) or {}
@@ -221,7 +222,7 @@ class UserObject(Value):
                 # Met by itself before: a write to either of the two ends the graph (`dicts_of_objects`).
                 if (met := ctx.known(held)) is not None:
                     return met
-                ctx.guard(DictSource(self.source), "keys", tuple(held))
+                ctx.guard(DictSource(self.source), GuardKind.KEYS, tuple(held))
             self._view = InstanceDict(self)
             if held is not None:
                 ctx.stand_for(held, self._view)

@@ -21,7 +21,8 @@ from contextlib import contextmanager
 from capture._engine import Guards, Uninterrupted, has_other_threads
 from capture.bytecode.instructions import Instruction
 from capture.errors import CaptureWarning, Location
-from capture.guards.guard import RELATIONS, Guard, to_spec
+from capture.guards.guard import Guard, to_spec
+from capture.guards.kinds import RELATIONS, GuardKind
 from capture.guards.sources import (
     AttrSource,
     CellSource,
@@ -117,7 +118,7 @@ class Written:
         """True if the guard tells whether what was there has changed."""
         if guard.kind in RELATIONS or guard.source is None:
             return False
-        return self.holds(guard.source) or (guard.source in self._containers and guard.kind != "type")
+        return self.holds(guard.source) or (guard.source in self._containers and guard.kind is not GuardKind.TYPE)
 
 
 def _name(source: Source) -> object:
@@ -146,7 +147,7 @@ class Commit:
         self.twice = twice
         self.outdated = writer.emit.label()
         self._written = written
-        asked = (guard for guard in guards if twice or guard.kind != "tensor")  # which the graph writes to
+        asked = (guard for guard in guards if twice or guard.kind is not GuardKind.TENSOR)  # which the graph writes to
         self._guards = [guard for guard in asked if written.is_told_by(guard)]
         self.looked_at: LookedAt = []
         # The local that says whether there were other threads at the beginning.

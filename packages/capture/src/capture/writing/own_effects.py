@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from capture.guards.guard import RELATIONS, Guard
+from capture.guards.guard import Guard
+from capture.guards.kinds import RELATIONS, GuardKind
 from capture.guards.sources import (
     ArgSource,
     AttrSource,
@@ -180,7 +181,7 @@ def _is_unread(value: ListValue) -> bool:
 
 def _is_broken(guard: Guard, found: Value | None) -> bool:
     """True if the guard does not hold for what is found."""
-    if guard.kind == "absent":
+    if guard.kind is GuardKind.ABSENT:
         return found is not None
     if found is None:
         return True
@@ -250,27 +251,27 @@ def _is_no_longer(truth: bool) -> Callable[[Any, Value], bool]:
     return check
 
 
-_CHECKS: dict[str, Callable[[Any, Value], bool]] = {
-    "type": _is_of_another_type,
-    "equals": _is_unequal,
-    "is": _is_another_object,
-    "tensor": _is_another_tensor,
-    "true": _is_no_longer(True),
-    "false": _is_no_longer(False),
+_CHECKS: dict[GuardKind, Callable[[Any, Value], bool]] = {
+    GuardKind.TYPE: _is_of_another_type,
+    GuardKind.EQUALS: _is_unequal,
+    GuardKind.IS: _is_another_object,
+    GuardKind.TENSOR: _is_another_tensor,
+    GuardKind.TRUE: _is_no_longer(True),
+    GuardKind.FALSE: _is_no_longer(False),
 }
-_OTHER = {"keys": "other keys", "length": "another length", "items": "other items"}
+_OTHER = {GuardKind.KEYS: "other keys", GuardKind.LENGTH: "another length", GuardKind.ITEMS: "other items"}
 """Guards on what containers hold, with the words for a change of it."""
 
 
 def _holds_other(guard: Guard, found: Value) -> bool:
     """True if a container holds something else than the guard wants."""
     expected: Any = guard.payload[0] if guard.payload else None
-    if guard.kind == "length":
+    if guard.kind is GuardKind.LENGTH:
         length = _length(found)
         return length is not None and length != expected
-    if guard.kind == "items":
+    if guard.kind is GuardKind.ITEMS:
         return isinstance(found, SetValue) and set(found.entries) != set(expected)
-    if guard.kind != "keys":
+    if guard.kind is not GuardKind.KEYS:
         return False
     if isinstance(found, UserObject):
         return found.source is not None and tuple(found.current_names()) != expected
@@ -302,20 +303,20 @@ def _described(guard: Guard, found: Value | None) -> str:
     path = _path(guard.source)  # type: ignore[arg-type]
     if found is None:
         return f"{path} goes away"
-    if guard.kind == "absent":
+    if guard.kind is GuardKind.ABSENT:
         return f"{path} comes into being"
     if isinstance(found, ConstantValue):
         return f"{path} becomes {found.value!r}"[:80]
     cls = _type_of(found)
     if isinstance(found, TensorValue):
-        return f"{path} becomes {'another' if guard.kind in ('tensor', 'is') else 'a'} tensor"
-    another = cls is None or guard.kind == "is"
+        return f"{path} becomes {'another' if guard.kind in (GuardKind.TENSOR, GuardKind.IS) else 'a'} tensor"
+    another = cls is None or guard.kind is GuardKind.IS
     return f"{path} becomes {'another object' if another else f'a {cls.__qualname__}'}"  # type: ignore[union-attr]
 
 
 def _number(guard: Guard, found: Value | None) -> tuple[Any, Any]:
     """The number that becomes another one of its kind, and the other one, if that is known."""
-    if guard.kind != "equals" or found is None or isinstance(found, LazyValue):
+    if guard.kind is not GuardKind.EQUALS or found is None or isinstance(found, LazyValue):
         return None, None
     was = guard.payload[0]
     if type(was) not in _NUMBERS or _type_of(found) is not type(was):

@@ -16,6 +16,7 @@ import torch
 from capture.errors import SkipFrame
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource
 from capture.reasons import Kind, Reason
 from capture.recording.graph import memory_of
@@ -202,7 +203,7 @@ def _rely_on_a_plain_leaf(ctx: World, leaf: TensorValue) -> None:
     if leaf.source is None or not (leaf.fake.is_leaf and leaf.obj.is_leaf):
         ctx.stop(Kind.AUTOGRAD, f"`backward()` reaches {leaf.describe()}, which is no leaf or was made in the graph")
     assert leaf.source is not None
-    ctx.guard(AttrSource(leaf.source, "is_leaf"), "true")
+    ctx.guard(AttrSource(leaf.source, "is_leaf"), GuardKind.TRUE)
     _rely_on_no_hooks(ctx, leaf)
 
 
@@ -215,9 +216,9 @@ def _rely_on_no_hooks(ctx: Tracer, value: TensorValue) -> None:
     # None there now, and none in later calls.
     for name in _HOOKS:
         if hasattr(value.obj, name):
-            ctx.guard(AttrSource(value.source, name), "false")
+            ctx.guard(AttrSource(value.source, name), GuardKind.FALSE)
     if not value.obj.is_leaf:
-        ctx.guard(AttrSource(value.source, "retains_grad"), "false")
+        ctx.guard(AttrSource(value.source, "retains_grad"), GuardKind.FALSE)
 
 
 # -- what becomes of gradients -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import ConstSource, ObjectKeySource
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, held_by, realize, settled
@@ -132,7 +133,7 @@ def _rely_on_no_reducer(ctx: Tracer, value: UserObject) -> None:
     """Programs register functions of their own with `copyreg`, which copying asks before the class."""
     if value.cls in copyreg.dispatch_table:
         ctx.stop(Kind.COPY, f"{value.describe()} is copied, by a function that is registered with `copyreg`")
-    ctx.guard(ObjectKeySource(_REDUCERS, value.cls), "absent")
+    ctx.guard(ObjectKeySource(_REDUCERS, value.cls), GuardKind.ABSENT)
 
 
 _REDUCERS = ConstSource(copyreg.dispatch_table, "copyreg.dispatch_table")

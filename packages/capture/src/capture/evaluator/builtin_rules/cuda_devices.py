@@ -10,6 +10,7 @@ from typing import NoReturn
 import torch
 
 from capture.evaluator.builtin_rules.registry import constant_of, rule
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import CallSource
 from capture.reasons import Kind
 from capture.torch_versions import exchange_device as exchange_device_of_torch
@@ -61,7 +62,9 @@ def _current(ctx: Tracer) -> int:
         ctx.stop(Kind.DEVICE, "the current GPU is asked for where there is none")
     current = torch.cuda.current_device()
     text = f"GPU {current} is the current one"
-    ctx.guard(CallSource(torch.cuda.current_device, "torch.cuda.current_device()"), "equals", current, text=text)
+    ctx.guard(
+        CallSource(torch.cuda.current_device, "torch.cuda.current_device()"), GuardKind.EQUALS, current, text=text
+    )
     return current
 
 

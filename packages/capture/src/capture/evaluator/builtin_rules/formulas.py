@@ -17,6 +17,7 @@ import torch
 
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.evaluator.world import World
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import FormulaSource, Inputs, NumberSource, Source
 from capture.reasons import Kind
 from capture.signals import let_through
@@ -128,7 +129,7 @@ def exactly(ctx: Tracer, source: Source, number: float) -> ConstantValue:
 
 
 def _rely(ctx: Tracer, condition: _Condition | _Raises) -> None:
-    ctx.guard(None, "relation", (), None, condition, text=condition.text)
+    ctx.guard(None, GuardKind.RELATION, (), None, condition, text=condition.text)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import threading
 
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
+from capture.guards.kinds import GuardKind
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, is_none
@@ -65,7 +66,7 @@ def _rely_on_its_being_held(ctx: World, lock: LockValue) -> None:
     if lock in ctx.effects.changed() or not lock.is_held_now():
         ctx.stop(Kind.LOCK, f"{lock.describe()} is released, which was not taken here", _HINT)
     held = type(lock.obj)._is_owned if lock.cls is RLOCK else type(lock.obj).locked
-    ctx.guard(lock.source, "python", held, text=f"{lock.source.expression()} is held")
+    ctx.guard(lock.source, GuardKind.PYTHON, held, text=f"{lock.source.expression()} is held")
 
 
 @rule(RLOCK._is_owned, LOCK.locked, kinds=(LockValue,))  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import constant_of
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import ConstSource
 from capture.reasons import Kind
 from capture.signals import let_through
@@ -62,7 +63,7 @@ def _existing(ctx: Tracer, value: Value) -> Any:
     if isinstance(value, UserObject) and value.obj is not None:
         if _keeps_as_it_is(value.obj):
             if value.source is not None:
-                ctx.guard(value.source, "is", value.obj)
+                ctx.guard(value.source, GuardKind.IS, value.obj)
             return value.obj
         hint = "memoise a function of numbers and texts, or what it returns"
         ctx.stop(Kind.MEMOISED, f"a memoised function is given {value.describe()}, which may change", hint)

@@ -14,6 +14,7 @@ from functools import cache
 import torch
 
 from capture.evaluator.world import World
+from capture.guards.kinds import GuardKind
 from capture.reasons import Kind
 from capture.values.base import Value
 from capture.values.constant import ConstantValue
@@ -100,9 +101,9 @@ def that_fits(ctx: World, number: Value, kinds: frozenset[torch.dtype], name: st
     if number.source is None:
         return _computed_that_fits(ctx, number, held)
     if held.holds(number.now):
-        ctx.guard(number.source, "python", held.holds, text=f"{number.describe()} fits {_words(kinds)}")
+        ctx.guard(number.source, GuardKind.PYTHON, held.holds, text=f"{number.describe()} fits {_words(kinds)}")
         return number
-    ctx.guard(number.source, "equals", number.now)
+    ctx.guard(number.source, GuardKind.EQUALS, number.now)
     return ConstantValue(number.now)
 
 
@@ -120,7 +121,7 @@ def _computed_that_fits(ctx: World, number: ScalarValue, held: _Range) -> Value:
     leaf = next((leaf for leaf in number._given() if leaf is not None), None)
     if leaf is None:  # it follows from sizes
         return ConstantValue(number.of_this_call())
-    ctx.guard(leaf.source, "equals", leaf.now)
+    ctx.guard(leaf.source, GuardKind.EQUALS, leaf.now)
     return ConstantValue(number._computed(leaf.now))
 
 

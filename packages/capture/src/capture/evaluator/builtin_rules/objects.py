@@ -17,6 +17,7 @@ import torch
 
 from capture.evaluator.builtin_rules.registry import constant_of, fold, pure, rule
 from capture.evaluator.world import World
+from capture.guards.kinds import GuardKind
 from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import (
@@ -152,7 +153,7 @@ def is_callable(ctx: Tracer, value: Value) -> Value:
 def identity(ctx: Tracer, value: Value) -> Value:
     # The number is a constant of the graph's version, good as long as the very object is there.
     if isinstance(value, UserObject) and value.obj is not None and value.source is not None:
-        ctx.guard(value.source, "is", value.obj)
+        ctx.guard(value.source, GuardKind.IS, value.obj)
         return ConstantValue(id(value.obj))
     # Relied on by identity already.
     if isinstance(value, (FunctionValue, ClassValue)) and value.identity() is not value:
@@ -380,7 +381,7 @@ def dereference(ctx: Tracer, reference: UserObject) -> Value:
     if reference.source is None or found is None:
         ctx.stop(Kind.WEAK_REFERENCE, f"{reference.describe()} is followed to an object that is met nowhere else")
     text = f"{reference.source.expression()}() is what it was"
-    ctx.guard(reference.source, "refers", weakref.ref(target), text=text)
+    ctx.guard(reference.source, GuardKind.REFERS, weakref.ref(target), text=text)
     return found
 
 

@@ -7,6 +7,7 @@ from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import constant_of, rule
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, DictSource, KeySource
 from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, trusted
@@ -51,13 +52,13 @@ def _rely_on_parts(ctx: Tracer, value: FunctionValue) -> None:
     if real is None or source is None or trusted(real):
         return
     for name in _PARTS:
-        ctx.guard(AttrSource(source, name), "is", getattr(real, name))
+        ctx.guard(AttrSource(source, name), GuardKind.IS, getattr(real, name))
     for name in _STAND_INS:
         entry = KeySource(DictSource(source), name)
         if name in vars(real):
-            ctx.guard(entry, "is", vars(real)[name])
+            ctx.guard(entry, GuardKind.IS, vars(real)[name])
         else:
-            ctx.guard(entry, "absent")
+            ctx.guard(entry, GuardKind.ABSENT)
 
 
 def _like(ctx: Tracer, made: FunctionValue) -> FunctionType | None:

@@ -15,6 +15,7 @@ from torch.autograd.profiler import record_function
 from capture import state
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.evaluator.world import World
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, ConstSource
 from capture.reasons import Kind
 from capture.recording.python_kernels import leave_what_reads_changes
@@ -121,7 +122,7 @@ def rely_on_names(ctx: Tracer, function: object) -> None:
         if vars(home).get(path.name) is not original:
             explanation = f"`{home.__name__}.{path.name}` is another function now"
             ctx.stop(Kind.REPLACED_FUNCTION, explanation, "it runs as in eager")
-        ctx.guard(path, "is", original)
+        ctx.guard(path, GuardKind.IS, original)
 
 
 @cache

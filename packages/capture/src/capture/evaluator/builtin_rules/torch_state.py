@@ -14,6 +14,7 @@ from torch.autograd.profiler import record_function
 from capture.evaluator.builtin_rules.notices import noticed
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import CallSource
 from capture.reasons import Kind
 from capture.signals import let_through
@@ -52,14 +53,14 @@ def _reading(function: Callable[..., object], *, guarded: bool) -> None:
             # The error is relied on as an answer would be: where there is a device in a later call, the guard fails.
             if not operands:
                 raised, text = _raised_by(function), f"{function.__name__}() raised {type(error).__name__}"
-                ctx.guard(CallSource(raised, f"torch.{function.__name__}()"), "equals", raised(), text=text)
+                ctx.guard(CallSource(raised, f"torch.{function.__name__}()"), GuardKind.EQUALS, raised(), text=text)
             ctx.throw(type(error), *error.args)
         if function is torch.get_autocast_dtype:
             _rely_on_autocast_dtype(ctx, *operands)
         # What is not guarded here is among the state that every version relies on (``library_state``).
         if guarded:
             text = f"{function.__name__}() was {answer}"
-            ctx.guard(CallSource(function, f"torch.{function.__name__}()"), "equals", answer, text=text)
+            ctx.guard(CallSource(function, f"torch.{function.__name__}()"), GuardKind.EQUALS, answer, text=text)
         return ctx.literal(answer)
 
     rule(function)(read)

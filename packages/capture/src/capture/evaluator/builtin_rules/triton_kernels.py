@@ -11,6 +11,7 @@ import torch
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.builtin_rules.scalars import tensor_form
 from capture.evaluator.world import World
+from capture.guards.kinds import GuardKind
 from capture.operators.triton_kernels.launches import is_interpreted
 from capture.operators.triton_kernels.planning import Measured, Refused, covers, fills_its_memory, plan
 from capture.reasons import Kind
@@ -80,7 +81,7 @@ class _Evaluator:
         # The operator holds the object itself, which is not there yet, or not as it will be.
         if value.source is None or value.overlay:
             raise Refused(f"it is given {value.describe()}")
-        self.ctx.guard(value.source, "is", value.obj)
+        self.ctx.guard(value.source, GuardKind.IS, value.obj)
         return value.obj
 
     def item(self, constant: Any) -> Value:
@@ -111,7 +112,7 @@ class _Evaluator:
         if written:
             assert given.source is not None
             text = f"{given.source.expression()} is all that is in its memory"
-            self.ctx.guard(given.source, "python", fills_its_memory, text=text)
+            self.ctx.guard(given.source, GuardKind.PYTHON, fills_its_memory, text=text)
         return given
 
     def layout(self, item: Value, holder: Value) -> list[Value]:

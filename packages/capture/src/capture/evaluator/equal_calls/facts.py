@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from capture.evaluator.equal_calls.paths import MISSING, PLAIN_DICTS, Refused
+from capture.guards.kinds import GuardKind
 from capture.torch_versions import version_of
 from capture.values.base import Value
 from capture.values.constant import ConstantValue
@@ -29,21 +30,21 @@ def _has_none_under(obj: object, names: Any) -> bool:
     return type(obj) in PLAIN_DICTS and not any(obj.get(name) for name in names)  # type: ignore[attr-defined]
 
 
-_CHECKS: dict[str, Callable[[Any, Any], bool]] = {
-    "type": lambda obj, wanted: type(obj) is wanted,
-    "is": lambda obj, wanted: obj is wanted,
-    "equals": same_constant,
-    "length": lambda obj, wanted: type(obj) in (list, tuple, *PLAIN_DICTS) and len(obj) == wanted,
-    "keys": lambda obj, wanted: type(obj) in PLAIN_DICTS and tuple(obj) == wanted,
-    "empty": _has_none_under,
-    "true": lambda obj, _: type(obj) in _OF_PLAIN_TRUTH and bool(obj),
-    "false": lambda obj, _: type(obj) in _OF_PLAIN_TRUTH and not obj,
+_CHECKS: dict[GuardKind, Callable[[Any, Any], bool]] = {
+    GuardKind.TYPE: lambda obj, wanted: type(obj) is wanted,
+    GuardKind.IS: lambda obj, wanted: obj is wanted,
+    GuardKind.EQUALS: same_constant,
+    GuardKind.LENGTH: lambda obj, wanted: type(obj) in (list, tuple, *PLAIN_DICTS) and len(obj) == wanted,
+    GuardKind.KEYS: lambda obj, wanted: type(obj) in PLAIN_DICTS and tuple(obj) == wanted,
+    GuardKind.EMPTY: _has_none_under,
+    GuardKind.TRUE: lambda obj, _: type(obj) in _OF_PLAIN_TRUTH and bool(obj),
+    GuardKind.FALSE: lambda obj, _: type(obj) in _OF_PLAIN_TRUTH and not obj,
 }
 
 
-def holds(kind: str, payload: tuple[Any, ...], obj: object) -> bool:
+def holds(kind: GuardKind, payload: tuple[Any, ...], obj: object) -> bool:
     """True if a guard would let this object pass; refuses where that is not known here."""
-    if kind == "absent":
+    if kind is GuardKind.ABSENT:
         return obj is MISSING
     if kind not in _CHECKS:
         raise Refused

@@ -34,6 +34,7 @@ from capture.evaluator.equal_calls.tapes import (
 )
 from capture.evaluator.frame_queries import may_handle_an_error
 from capture.evaluator.machine import Machine
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import ConstSource, Inputs, Source
 from capture.options import Options
 from capture.recording.graph import memory_of
@@ -272,9 +273,9 @@ class MachineOfEqualCalls(Machine):
             self._tell(lambda recorder: _insist_on_others(recorder, held))
         return super().inline(function, args, kwargs)
 
-    def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
+    def guard(self, source: Source | None, kind: GuardKind, *payload: Any, text: str = "") -> None:
         if self._recorders and not self._within:
-            given = (payload,) if kind == "tensor" else payload
+            given = (payload,) if kind is GuardKind.TENSOR else payload
             new = not (self.guards.has(source, kind, given) or isinstance(source, ConstSource))
             self._tell(lambda t: t.guarded(source, kind, payload, text, self._place_within(t), new))
         super().guard(source, kind, *payload, text=text)

@@ -12,6 +12,7 @@ from capture.evaluator.equal_calls.facts import holds, of_fake, of_input, of_wri
 from capture.evaluator.equal_calls.paths import PLAIN_DICTS, Refused
 from capture.evaluator.equal_calls.recipes import Recipe
 from capture.evaluator.equal_calls.tapes import Guarded, Known, Recorded, Same, Shape, Tape, Wrapped, shape_of
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import Source
 from capture.recording.graph import memory_of
 from capture.values.base import LazyValue, Value, settled
@@ -148,7 +149,13 @@ class TapeRecorder:
         return memory_of(value.fake) not in self.tape.given_memories and self.tape.paths.lead_to(value.source, number)
 
     def guarded(
-        self, source: Source | None, kind: str, payload: tuple[Any, ...], text: str, place: Location | None, new: bool
+        self,
+        source: Source | None,
+        kind: GuardKind,
+        payload: tuple[Any, ...],
+        text: str,
+        place: Location | None,
+        new: bool,
     ) -> None:
         """Notes that something was relied on."""
         self._insist(source is not None, "several paths are related")

@@ -16,6 +16,7 @@ from capture.errors import Location
 from capture.evaluator.equal_calls.facts import of_fake, same_constant
 from capture.evaluator.equal_calls.paths import Paths, Refused
 from capture.evaluator.equal_calls.recipes import Recipe
+from capture.guards.kinds import GuardKind
 from capture.values.base import LazyValue, Value, settled
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
@@ -45,7 +46,7 @@ class Guarded:
     """An event: something was relied on of what is on a path."""
 
     path: int
-    kind: str
+    kind: GuardKind
     payload: tuple[Any, ...]
     text: str
     location: Location | None

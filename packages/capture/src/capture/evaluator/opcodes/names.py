@@ -17,6 +17,7 @@ from capture.evaluator.frame import NULL, Frame
 from capture.evaluator.opcodes.registry import opcode
 from capture.evaluator.world import World
 from capture.evaluator.wrap import global_source
+from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, ConstSource, KeySource
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize, trusted
@@ -149,7 +150,7 @@ def read_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> Value:
 
 def _no_such_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> NoReturn:
     if name not in namespace.written:
-        ctx.guard(global_source(namespace, name), "absent")
+        ctx.guard(global_source(namespace, name), GuardKind.ABSENT)
     ctx.throw(NameError, f"name '{name}' is not defined")
 
 
@@ -157,8 +158,11 @@ def builtin_source(ctx: Tracer, namespace: NamespaceValue, name: str) -> AttrSou
     """The path of a builtin, which it is as long as no global hides it."""
     # A guard on something that is not there: a global of that name would come before the builtin.
     if not namespace.trusted and name not in namespace.written:
-        hidden = ("is", vars(builtins)[name]) if namespace.source is None else ("absent",)
-        ctx.guard(global_source(namespace, name), *hidden)
+        source = global_source(namespace, name)
+        if namespace.source is None:
+            ctx.guard(source, GuardKind.IS, vars(builtins)[name])
+        else:
+            ctx.guard(source, GuardKind.ABSENT)
     return AttrSource(ConstSource(builtins, "builtins"), name)
 
 
@@ -200,7 +204,7 @@ def import_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     if not ctx.in_library():
         # Somebody may put another module there, or take it out.
         for each in {full, name}:
-            ctx.guard(KeySource(ConstSource(sys.modules, "sys.modules"), each), "is", sys.modules[each])
+            ctx.guard(KeySource(ConstSource(sys.modules, "sys.modules"), each), GuardKind.IS, sys.modules[each])
     # A submodule that nobody has loaded is imported by ``from``, which runs code.
     wanted = names.constant() or ()
     if hasattr(chosen, "__path__") and not all(hasattr(chosen, name) for name in wanted):
