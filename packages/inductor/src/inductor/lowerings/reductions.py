@@ -245,6 +245,8 @@ def moments(
 def _moment(ctx: Context, x: Tensor, dim: Dims, correction: Any, keepdim: bool, finish: Callable[..., Any]) -> Any:
     if not x.dtype.is_floating_point:
         return Declined("a variance of numbers that are not real floats")
+    if not isinstance(correction, int | float | None):
+        return Declined("a correction that varies")
     dims = dims_of(x, dim)
     # It is NaN, with a warning that torch's own kernel gives.
     if any(x.sizes[d] == 0 for d in dims):

@@ -218,7 +218,7 @@ def select_scatter(ctx: Context, x: Tensor, src: Tensor, dim: int, index: object
         return Declined(_HOLES)
     dim = wrap(dim, x.ndim)
     chosen = from_end(ctx.sizes.index(index), x.sizes[dim])
-    if not is_inside(chosen, x.sizes[dim]) or src.sizes != (*x.sizes[:dim], *x.sizes[dim + 1 :]):
+    if chosen is None or not is_inside(chosen, x.sizes[dim]) or src.sizes != (*x.sizes[:dim], *x.sizes[dim + 1 :]):
         return Declined("a position that may be outside, or another number of elements than are replaced")
     place = positions(x.sizes)
     here = Value(compare("eq", place[dim], chosen))

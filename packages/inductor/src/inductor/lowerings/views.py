@@ -281,14 +281,17 @@ def _clamped(position: Index, size: Index) -> Index | None:
 def select(ctx: Context, x: Tensor, dim: int, index: Size) -> Tensor | Declined:
     dim = wrap(dim, x.ndim)
     at = from_end(ctx.sizes.index(index), x.sizes[dim])
-    if (at.unbounded or x.sizes[dim].unbounded) and not is_inside(at, x.sizes[dim]):
+    # Of a position with a range the tracer has asked whether it is inside; one without may be anywhere.
+    if at is None or ((at.unbounded or x.sizes[dim].unbounded) and not is_inside(at, x.sizes[dim])):
         return Declined("a position that only data can tell")
     return _selected(x, dim, at)
 
 
-def from_end(at: Index, size: Index) -> Index:
-    """A position as it counts from the beginning."""
-    return at + size if (known := at.as_int()) is not None and known < 0 else at
+def from_end(at: Index, size: Index) -> Index | None:
+    """A position as it counts from the beginning; None where it is not known from which end it counts."""
+    if at.is_nonnegative():
+        return at
+    return at + size if (-1 - at).is_nonnegative() else None
 
 
 def is_inside(at: Index, size: Index) -> bool:
