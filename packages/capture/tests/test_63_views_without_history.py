@@ -194,3 +194,20 @@ def test_a_view_that_torch_lets_nobody_use_any_more_is_returned_as_it_is(backwar
     assert view._base is w._base or view._base is w
     with pytest.raises(RuntimeError, match="created in no_grad mode"):
         _ = view.grad_fn
+
+
+@pytest.mark.parametrize("base_first", [True, False])
+def test_a_view_wants_gradients_of_its_own(base_first):
+    def f(x, y):
+        y.requires_grad_()
+        (y * 2).sum().backward()
+        return y.grad
+
+    compiled = capture.optimize("eager")(f)
+    for wants_before in (base_first, not base_first):
+        x = torch.ones(2)
+        y = x.view(-1)
+        x.requires_grad_(wants_before)
+        assert torch.equal(compiled(x, y), torch.full((2,), 2.0))
+    plain = torch.ones(2, requires_grad=True)
+    assert torch.equal(compiled(plain, plain), torch.full((2,), 2.0))
