@@ -5,7 +5,7 @@ import torch
 
 
 def make():
-    return dict(w=torch.tensor([[2.0]], requires_grad=True))
+    return {"w": torch.tensor([[2.0]], requires_grad=True)}
 
 
 def program(w):

@@ -6,7 +6,7 @@ import torch
 
 def make():
     x = torch.ones(2)
-    return dict(x=x, y=x.view(-1))
+    return {"x": x, "y": x.view(-1)}
 
 
 def program(x, y):

@@ -6,7 +6,7 @@ import torch
 
 def make():
     w = torch.ones(2, requires_grad=True)
-    return dict(y=w * 2, w=w)
+    return {"y": w * 2, "w": w}
 
 
 def program(y, w):

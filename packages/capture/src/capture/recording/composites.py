@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any
+from typing import Protocol, Self
 
 import torch
 
@@ -25,11 +25,17 @@ from capture.torch_versions import (
 _KNOWN = bool(ForceDispatchKeyGuard and dispatch_tls_local_include_set and dispatch_tls_local_exclude_set)
 
 
+class _Keys(Protocol):
+    """A set of torch's dispatch keys."""
+
+    def add(self, key: object, /) -> Self: ...
+
+
 class Composites:
     """What was switched off where a mode was entered, of each entry that lasts; None outside of inference mode."""
 
     def __init__(self) -> None:
-        self._entries: list[Any] = []
+        self._entries: list[_Keys | None] = []
 
     def entered(self) -> None:
         known = _KNOWN and torch.is_inference_mode_enabled()
