@@ -211,3 +211,18 @@ def test_a_view_wants_gradients_of_its_own(base_first):
         assert torch.equal(compiled(x, y), torch.full((2,), 2.0))
     plain = torch.ones(2, requires_grad=True)
     assert torch.equal(compiled(plain, plain), torch.full((2,), 2.0))
+
+
+@pytest.mark.parametrize("write", [lambda y: y.mul_(3), lambda y: torch._foreach_mul_([y], 3.0)])
+def test_a_view_without_history_is_written_without_gradients(write):
+    def f(x, y):
+        with torch.no_grad():
+            write(y)
+        return (x * 2).sum()
+
+    x = torch.ones(2, 2)
+    y = x.t()
+    x.requires_grad_()
+    f(x, y)
+    capture.optimize("eager", strict=True)(f)(x, y).backward()
+    assert torch.equal(x, torch.full((2, 2), 9.0)) and torch.equal(x.grad, torch.full((2, 2), 2.0))
