@@ -375,6 +375,29 @@ def test_a_difference_that_the_documentation_tells_of_is_counted_apart(words):
     assert compared(text, lambda each: wrong(right(each)), None, watched).difference is not None
 
 
+REFUSED = {
+    "gets another shape": (
+        "torch.inference_mode()(w.unsqueeze_)(0); w.backward()",
+        "attempting to assign a gradient of size",
+    ),
+    "it may not": (
+        "b = torch.inference_mode()(torch.ones)(3); b.data.mul_(2); w.sum().backward(); w.add_(1)",
+        "Inplace update to inference tensor outside InferenceMode",
+    ),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_we_refuse_where_eager_goes_on_is_told_of(words):
+    """And elsewhere the same error is a finding."""
+    program, said = REFUSED[words]
+    text = MODULE.format(w="1.0", program=program, after="pass")
+    assert words in compared(text, compiler("eager" if words == "gets another shape" else "aot_eager")).documented
+    capture.reset()
+    plain = text.replace(program, "w.sum().backward(); b = w.detach()")
+    assert compared(plain, lambda each: mismatched(each, said)).difference is not None
+
+
 def test_a_mask_that_changed_through_data_is_told_of():
     """One of another size is refused where backward computes it again, and elsewhere is a finding."""
     program = "y.backward(gradient=y); y[w > 1] *= 0"
@@ -385,12 +408,12 @@ def test_a_mask_that_changed_through_data_is_told_of():
     assert compared(text, lambda each: mismatched(aot_eager(each)), None, watched).difference is not None
 
 
-def mismatched(compiled):
+def mismatched(compiled, said="shape mismatch: value tensor of shape [2] cannot be broadcast"):
     """A compiler that refuses by itself in the same words."""
 
     def run(*arguments):
         compiled(*arguments)
-        raise RuntimeError("shape mismatch: value tensor of shape [2] cannot be broadcast")
+        raise RuntimeError(said)
 
     return run
 

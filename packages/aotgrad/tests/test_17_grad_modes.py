@@ -127,6 +127,16 @@ def test_what_a_program_makes_in_inference_mode_is_of_it():
             result.add_(1)
 
 
+def test_inference_mode_records_no_gradients_that_are_switched_on_within(same_as_eager):
+    def program(x, w):
+        y = x * w
+        with torch.inference_mode(), torch.enable_grad():
+            y.add_(w)
+        return y * w
+
+    same_as_eager(program, torch.ones(3, requires_grad=True), torch.full((3,), 2.0, requires_grad=True))
+
+
 def test_a_view_that_a_program_makes_with_gradients_where_they_are_off():
     def program(x):
         with torch.enable_grad():

@@ -252,3 +252,23 @@ def test_under_a_mode_of_the_user_everything_is_done_once(x):
     assert torch.equal(captured(x), torch.sin(x) + 1)
     assert all(torch.equal(result, torch.cos(x) + 1) for result in results)
     assert seen.count(torch.sin) == 2
+
+
+@pytest.mark.parametrize("use", [lambda a: torch.einsum("ij,jk->ik", a, a), torch.nn.LSTM(3, 3), torch.inner])
+def test_operators_made_of_others_are_cast_in_inference_mode(check, x, use):
+    def f(a):
+        with torch.inference_mode(), torch.autocast("cpu"):
+            given = use(a, a) if use is torch.inner else use(a)
+            return (given[0] if isinstance(given, tuple) else given).dtype, given
+
+    check(f, torch.ones(3, 3))
+
+
+@pytest.mark.parametrize("view", [torch.flatten, lambda w: w.reshape(1, -1), lambda w: w.T, lambda w: w.view_as(w)])
+def test_views_of_what_wants_gradients_do_in_inference_mode(check, view):
+    def f(w):
+        with torch.inference_mode():
+            v = view(w)
+            return v * 2 if v.requires_grad else v + 7
+
+    check(f, torch.ones(2, 2, requires_grad=True))

@@ -194,3 +194,36 @@ def test_a_view_that_torch_lets_nobody_use_any_more_is_returned_as_it_is(backwar
     assert view._base is w._base or view._base is w
     with pytest.raises(RuntimeError, match="created in no_grad mode"):
         _ = view.grad_fn
+
+
+@pytest.mark.parametrize("base_first", [True, False])
+def test_a_view_wants_gradients_of_its_own(base_first):
+    def f(x, y):
+        y.requires_grad_()
+        (y * 2).sum().backward()
+        return y.grad
+
+    compiled = capture.optimize("eager")(f)
+    for wants_before in (base_first, not base_first):
+        x = torch.ones(2)
+        y = x.view(-1)
+        x.requires_grad_(wants_before)
+        assert torch.equal(compiled(x, y), torch.full((2,), 2.0))
+    plain = torch.ones(2, requires_grad=True)
+    assert torch.equal(compiled(plain, plain), torch.full((2,), 2.0))
+
+
+@pytest.mark.parametrize("write", [lambda y: y.mul_(3), lambda y: torch._foreach_mul_([y], 3.0)])
+def test_a_view_without_history_is_written_without_gradients(write):
+    def f(x, y):
+        with torch.no_grad():
+            write(y)
+        return (x * 2).sum()
+
+    x = torch.ones(2, 2)
+    y = x.t()
+    x.requires_grad_()
+    f(x, y)
+    capture.optimize("eager", strict=True)(f)(x, y).backward()
+    assert torch.equal(x, torch.full((2, 2), 9.0))
+    assert torch.equal(x.grad, torch.full((2, 2), 2.0))

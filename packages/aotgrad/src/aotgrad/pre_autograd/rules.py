@@ -101,8 +101,9 @@ class EarlyRules(TorchFunctionMode):
         if func in QUESTIONS:
             return func(*args, **(kwargs or {}))  # type: ignore[operator]
         func, kwargs = _torchs_own(func), dict(kwargs or {})
+        apart = torch.is_inference_mode_enabled() and func is not set_grad_enabled  # which is to last
         with (
-            functional.taken_apart() if torch.is_inference_mode_enabled() else nullcontext(),
+            functional.taken_apart() if apart else nullcontext(),
             as_torch_casts(_name(func), kwargs, in_place=_writes_in_place(func) and not isinstance(func, FunctionType))
             if is_any_autocast_enabled()
             else nullcontext(),

@@ -75,7 +75,8 @@ def taken_apart() -> Iterator[None]:
     """Has operators that are made of others run as those, in inference mode.
 
     Autograd takes them apart, which inference mode leaves out: functionalization met them whole then, and took what
-    they give for new memory where it is a view (`einsum`, `atleast_2d`, dropout that drops nothing).
+    they give for new memory where it is a view (`einsum`, `atleast_2d`, dropout that drops nothing).  It records no
+    gradients for that, though a program may have switched them on within inference mode.
     """
     key = DispatchKey.AutogradFunctionality
     if not dispatch_tls_is_dispatch_key_excluded(key):  # no inference mode, or it is done already
@@ -84,7 +85,8 @@ def taken_apart() -> Iterator[None]:
     dispatch_tls_set_dispatch_key_excluded(key, False)
     dispatch_tls_set_dispatch_key_included(key, True)
     try:
-        yield
+        with torch.no_grad():
+            yield
     finally:
         dispatch_tls_set_dispatch_key_included(key, False)
         dispatch_tls_set_dispatch_key_excluded(key, True)

@@ -294,8 +294,11 @@ class GraphRecorder:
         return bool(node.meta["history"][0])
 
     def history_changed(self, node: fx.Node) -> bool:
-        """True if an operation that autograd follows was done to an input in place."""
-        return bool(node.meta["history"][1] is not node.meta["val"].grad_fn)
+        """True if an operation that autograd follows was done to an input in place, or torch tells nothing of it."""
+        try:
+            return bool(node.meta["history"][1] is not node.meta["val"].grad_fn)
+        except RuntimeError:  # a view that came without a history and was written to, of what has one since
+            return True
 
     def gradients_changed(self, node: fx.Node) -> bool:
         """True if an input was detached, or told to want gradients or none."""

@@ -10,10 +10,11 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 
+from capture.recording.composites import Composites
 from capture.recording.draws import NotingDraws
 from capture.recording.nests import tensors_in
 from capture.recording.refusals import doubtful
@@ -227,6 +228,16 @@ class Noting(NotingDraws):
         self._counts = SparseCounts()
         self.remembered = Remembered(self) if self.shape_env is None else None
         self._depth = 0  # of dispatches: an operator's fake kernel may be made of other operators
+        self._composites = Composites()
+
+    def __enter__(self) -> Self:
+        self._composites.entered()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *of: object) -> None:
+        super().__exit__(*of)
+        self._composites.left()
 
     @cached_property
     def avoid_device_init(self) -> bool:
@@ -239,6 +250,9 @@ class Noting(NotingDraws):
         """Runs an operator on fakes, or gives again what it gave for such operands before."""
         if func is _DEVICE:  # asked many times, by torch's functions in C++
             return args[0].device
+        parts = None if self._depth else self._composites.parts(func)
+        if parts is not None:
+            return parts(self, args, kwargs or {})
         call = None if self.remembered is None else self.remembered.call(func, args, kwargs or {})
         if call is None or self.remembered is None:
             return self._run(func, types, args, kwargs or {})

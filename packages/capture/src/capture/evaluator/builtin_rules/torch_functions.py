@@ -178,7 +178,7 @@ def _tensor_method(ctx: World, function: object, args: Sequence[Value], kwargs: 
     # Of an input it changes the program's own tensor, which a graph cannot do; of a tensor made here it is an
     # operation.
     switches = name == "requires_grad_" and args[0].source is not None
-    if switches and _requires_grad_already(args, kwargs):
+    if switches and _requires_grad_already(ctx, args, kwargs):
         return args[0]
     if name in _UNTRACKED or switches:
         hint = "it runs when and as in eager; the rest of the function is captured"
@@ -199,11 +199,15 @@ def _is_a_view_that_others_come_from(value: Value) -> bool:
     return made and bool(value.node.users) and is_view(value.fake)  # type: ignore[attr-defined]
 
 
-def _requires_grad_already(args: Sequence[Value], kwargs: Mapping[str, Value]) -> bool:
+def _requires_grad_already(ctx: World, args: Sequence[Value], kwargs: Mapping[str, Value]) -> bool:
     """True if ``requires_grad_`` changes nothing."""
     tensor, wanted = args[0], [*args[1:], *kwargs.values(), TRUE][0]
-    known = isinstance(tensor, TensorValue) and isinstance(wanted, ConstantValue)
-    return known and tensor.fake.requires_grad is wanted.value  # type: ignore[attr-defined]
+    if not (isinstance(tensor, TensorValue) and isinstance(wanted, ConstantValue)):
+        return False
+    if tensor.fake.requires_grad is not wanted.value:
+        return False
+    # A view whose base got to want gradients later says that it does, and gets none before it is asked to.
+    return not (wanted.value and answer_of(ctx, tensor, "_is_view") and tensor.attribute(ctx, "is_leaf").truth(ctx))
 
 
 _READS_VALUES = {
