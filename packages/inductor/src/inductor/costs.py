@@ -162,6 +162,24 @@ class GpuCosts:
     """From so many elements on there are programs enough whatever their size: ``python -m benchmarks.bandwidth``."""
     few_operands: int = 4
     """More operands are on their way together as it is, so that blocks need not be larger: likewise."""
+    block: int = 1024
+    """Elements that a program works on at first; twice as many of two bytes are as many bytes."""
+    square: int = 64
+    """The side of a block that two operands read along different axes; half of one side where elements are wide."""
+    cube: int = 16
+    """The side of a block of three dimensions."""
+    warps: int = 4
+    """Warps of a program that works on a block of one dimension."""
+    elements_per_warp: int = 128
+    """Elements of a smaller block that give a warp work."""
+    many_warps: int = 8
+    """Warps of a program with more to do: a block of several dimensions, a row that is longer than registers hold."""
+    most_warps: int = 16
+    """Warps of a program where programs are few, or its rows long."""
+    bytes_per_warp: int = 2048
+    """Bytes of a row that give a warp work: four loads of 16 bytes for each thread."""
+    sums_per_warp: int = 512
+    """Elements of columns that give a warp work."""
     smallest_factor: int = 16
     """Tensor cores multiply no smaller blocks."""
     largest_tried: int = 16384

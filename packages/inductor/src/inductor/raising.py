@@ -20,14 +20,34 @@ from inductor.ir.program import Buffer, Call, Ref
 from inductor.torch_versions import pytree, schema_of
 
 Check: TypeAlias = tuple[object, ...]
-_SAFE = (
-    "mm", "bmm", "addmm", "baddbmm", "convolution", "native_dropout", "empty", "rand", "_scaled_dot", "_flash",
-    "_efficient", "native_batch_norm", "_native_batch_norm", "cudnn", "miopen", "mkldnn", "max_pool", "avg_pool",
-    "adaptive", "upsample", "_foreach", "sort", "topk", "cumsum", "cumprod", "cummax", "cummin", "copy", "clone",
-    "fill", "zero", "nonzero", "unique", "_unique", "bitwise", "_fft", "view", "as_strided", "sym_",
-    "_weight_norm",
+_SAFE = frozenset((
+    # products and convolutions
+    "mm", "bmm", "addmm", "baddbmm", "convolution", "convolution_backward",
+    # norms and dropout
+    "native_batch_norm", "native_batch_norm_backward", "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "_weight_norm_interface",
+    "_weight_norm_interface_backward", "native_dropout", "native_dropout_backward",
+    # windows
+    "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "max_pool3d_with_indices",
+    "max_pool3d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward", "avg_pool3d", "avg_pool3d_backward",
+    "adaptive_max_pool2d", "adaptive_max_pool2d_backward", "adaptive_max_pool3d", "adaptive_max_pool3d_backward",
+    # order, running results, what is where
+    "sort", "topk", "cumsum", "cumprod", "cummax", "cummin", "nonzero", "nonzero_static", "unique_consecutive",
+    "unique_dim", "_unique", "_unique2",
+    # memory that is made, filled, copied or seen otherwise
+    "empty", "empty_like", "empty_permuted", "empty_strided", "zeros", "zeros_like", "rand", "rand_like", "randint",
+    "randint_like", "randn", "randn_like", "randperm", "fill", "zero", "copy", "clone", "view", "view_copy",
+    "view_as_real", "view_as_complex", "as_strided", "as_strided_copy", "as_strided_scatter", "sym_size", "sym_numel",
+    "sym_stride", "sym_storage_offset",
+))  # fmt: skip
+"""Torch's operators that compute for any contents, in place too; all others are assumed to raise."""
+
+_SAFE_FAMILIES = (
+    "_scaled_dot_product_", "_flash_attention_", "_efficient_attention_",  # scores and masks are numbers like others
+    "cudnn_", "miopen_", "mkldnn_",  # libraries that look at no contents
+    "upsample_", "_foreach_", "bitwise_", "_fft_",  # one number for each, by arithmetic alone
 )  # fmt: skip
-"""The first letters of torch's operators that compute for any contents; all others are assumed to raise."""
+"""The beginnings of the names of more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,4 +127,9 @@ def _may_raise(call: Call) -> bool:
         return True
     if target.namespace not in ("aten", "prims"):
         return not schema_of(target).is_mutable
-    return not schema_of(target).name.rpartition("::")[2].startswith(_SAFE)
+    return not is_safe(schema_of(target).name.rpartition("::")[2])
+
+
+def is_safe(name: str) -> bool:
+    """True if torch's operator of this name computes for any contents, in place or not."""
+    return name.removesuffix("_") in _SAFE or name.startswith(_SAFE_FAMILIES)

@@ -33,24 +33,24 @@ def choose_shape(kernel: Kernel) -> Shape:
         return _reducing_shape(kernel, groups, sides)
     if len(groups) == 1:
         block = min(_elementwise_block(kernel), _power_of_two(groups[0]))
-        return _shape(groups, (block,), None, 4 if block >= 512 else max(1, block // 128))
+        return _shape(groups, (block,), None, max(1, min(costs.GPU.warps, block // costs.GPU.elements_per_warp)))
     if len(_dimensions(groups)) == len(TILE_NAMES):
-        return _shape(groups, (16, 16, 16), None, 8)
+        return _shape(groups, (costs.GPU.cube,) * 3, None, costs.GPU.many_warps)
     # Operands disagree about the fast axis: a square reads both ways in full cache lines.
-    side = 64 if _widest(kernel) <= 2 else 32
-    return _shape(groups, (side, 64), None, 8)
+    side = costs.GPU.square if _widest(kernel) <= 2 else costs.GPU.square // 2
+    return _shape(groups, (side, costs.GPU.square), None, costs.GPU.many_warps)
 
 
 def _shape_of_members(elements: Sequence[int]) -> Shape:
     most = loop_variable("i0", max(elements))
-    return replace(_shape(((most,),), (1024,), None, 4), elements=tuple(elements))
+    return replace(_shape(((most,),), (costs.GPU.block,), None, costs.GPU.warps), elements=tuple(elements))
 
 
 def _elementwise_block(kernel: Kernel) -> int:
     """The elements per program of an elementwise kernel.  Of two bytes, twice as many are two loads of 16 bytes per
     thread; many operands are enough loads in flight as they are."""
     many = points(kernel.axes) >= costs.GPU.many_elements and len(kernel.arguments) <= costs.GPU.few_operands
-    return 2048 if many and _widest(kernel) <= 2 else 1024
+    return costs.GPU.block * (2 if many and _widest(kernel) <= 2 else 1)
 
 
 def _widest(kernel: Kernel) -> int:
@@ -133,20 +133,22 @@ def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], side
     lengths = [product(loop.axes).as_int() for loop in passes]
     longest = max((costs.GPU.persistent + 1 if length is None else length) for length in lengths)
     if len(groups) > 1:
-        return _shape(groups, (16, 16, 8), 16, 8)
+        cube = costs.GPU.cube
+        return _shape(groups, (cube, cube, cube // 2), cube, costs.GPU.many_warps)
     along_rows = sum(sides[axis] for axis in {axis for loop in passes for axis in loop.axes})
     along_columns = sides[kernel.axes[-1]] if kernel.axes else 0
     if along_columns > along_rows:
         return _columns(groups, longest, len(passes), _width(kernel))
     if longest > costs.GPU.persistent:
         r = costs.GPU.persistent if _widest(kernel) <= 2 else costs.GPU.persistent // 2
-        return _shape(groups, (1,), r, 8 if points(kernel.axes) >= costs.GPU.programs else 16)
+        enough = points(kernel.axes) >= costs.GPU.programs
+        return _shape(groups, (1,), r, costs.GPU.many_warps if enough else costs.GPU.most_warps)
     r = _power_of_two(longest)
-    x = max(1, 1024 // r)
+    x = max(1, costs.GPU.block // r)
     if along_columns * costs.GPU.worth_a_dimension > along_rows:  # results lie side by side across rows
         x = max(x, min(costs.GPU.shortest_side, costs.GPU.registers // r))
     x = min(x, _power_of_two(kernel.axes))
-    warps = max(1, min(16, x * r * _widest(kernel) // 2048))  # four loads of 16 bytes per thread
+    warps = max(1, min(costs.GPU.most_warps, x * r * _widest(kernel) // costs.GPU.bytes_per_warp))
     return replace(_shape(groups, (x,), r, warps), keeps_rows=True)
 
 
@@ -172,7 +174,7 @@ def _width(kernel: Kernel) -> int:
 
 
 def _warps(elements: int) -> int:
-    return max(1, min(16, elements // 512))
+    return max(1, min(costs.GPU.most_warps, elements // costs.GPU.sums_per_warp))
 
 
 # -- products ---------------------------------------------------------------------------------------------------------
