@@ -68,7 +68,7 @@ class MadeOf:
 
 @dataclass(frozen=True, slots=True)
 class StackOf:
-    """The same for a program of parts."""
+    """The parts of a program of parts, for whoever describes it."""
 
     plan: StackPlan
     parts: Sequence[Call]
@@ -86,7 +86,7 @@ def inference_call(plan: InferencePlan, compiled: Boxed) -> Call:
 def training_call(
     plan: TrainingPlan, graphs: Graphs, compiled: Boxed, compile_backward: Callable[[Half], Boxed]
 ) -> Call:
-    """The same around a compiled forward, and a backward that is compiled when it is first needed."""
+    """The function around a compiled forward, and a backward that is compiled when it is first needed."""
     facts, pair = plan.facts, plan.pair
     forward = _written_as_often(facts, casting_no_more(compiled) if plan.casts else compiled)
 

@@ -28,7 +28,7 @@ class Options:
     """Capture again for every value of an int that is passed in, also when it is known to vary."""
 
     specialize_float: bool = False
-    """The same for floats."""
+    """Capture again for every value of a float that is passed in, also when it is known to vary."""
 
     capture_scalar_outputs: bool = True
     """Go on after a number was read out of a tensor, as long as nothing in Python depends on it; False: break there."""

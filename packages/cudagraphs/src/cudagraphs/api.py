@@ -40,7 +40,7 @@ class Captured:
         return self.call([*inputs])
 
     def call(self, inputs: list[Any]) -> Any:
-        """The same for a list of inputs, which may be empty afterwards."""
+        """Calls it with a list of inputs, which may be empty afterwards."""
         if self._manager is None or self.refusal is not None:
             return self._function.fn(inputs)
         if self._manager.sealed and self._pools is not None:

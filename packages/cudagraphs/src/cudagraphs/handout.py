@@ -49,7 +49,7 @@ class Handout:
         return [template.data for template in self._flat]
 
     def tensors_of(self, slot: int) -> list[Tensor]:
-        """The same for one block."""
+        """Tensors over one block."""
         return [template.data for template in self._templates[slot]]
 
     def held(self) -> list[int]:

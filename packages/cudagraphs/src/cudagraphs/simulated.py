@@ -187,7 +187,7 @@ class Device:
         return made
 
     def host_tensor(self, values: Sequence[int], *, pinned: bool) -> Tensor:
-        """The same in memory of the host."""
+        """A one-dimensional tensor in memory of the host."""
         made = self.tensor(values)
         made.home = "pinned" if pinned else "host"
         return made

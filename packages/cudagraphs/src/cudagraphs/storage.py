@@ -48,7 +48,7 @@ class Handed(Protocol):
         """New tensors over all of them, in order.  Only asked for while nobody holds the earlier ones."""
 
     def tensors_of(self, slot: int) -> list[Any]:
-        """The same for one block."""
+        """New tensors over one block."""
 
     def copies(self, slots: Sequence[int]) -> list[list[Any]]:
         """For each of these, tensors over a new storage of its own, outside the pool, holding what lies there."""

@@ -139,11 +139,11 @@ class GpuCosts:
     shortest_row_chunk: int = 1024
     """A chunk of a row of fewer elements costs more to start than it saves."""
     shortest_column_chunk: int = 32
-    """The same of a column."""
+    """A chunk of a column of fewer elements costs more to start than it saves."""
     long_row: int = 1 << 15
     """Shorter rows one program reduces before a second kernel would have started."""
     long_column: int = 512
-    """The same of columns."""
+    """Shorter columns one program reduces before a second kernel would have started."""
     persistent: int = 8192
     """Rows up to this long are kept in registers: ``python -m benchmarks.shapes softmax 'layer norm'``."""
     registers: int = 16384

@@ -53,7 +53,7 @@ def sources_of(node: fx.Node) -> list[fx.Node]:
 
 
 def renamed(whole: Whole, others: Mapping[fx.Node, fx.Node]) -> Whole:
-    """The same with other nodes in place of some."""
+    """A whole operator with other nodes in place of some of its operands."""
     op, args, kwargs, place = whole
     args, kwargs = fx.map_arg((tuple(args), kwargs), lambda source: others.get(source, source))
     return op, args, kwargs, place

@@ -28,7 +28,7 @@ from aotgrad.torch_versions import DisablePythonDispatcher, get_mkldnn_enabled, 
 _WRITTEN_OUT = 8
 """The most steps of all layers and directions that are written out: more make compiling slow."""
 _WRITTEN_OUT_INSTEAD_OF_ONEDNN = 6
-"""The same where oneDNN has a kernel, in training; without gradients its kernel is always faster."""
+"""Fewer where oneDNN has a kernel, in training; without gradients its kernel is always faster."""
 
 _HALVES = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}
 

@@ -46,7 +46,7 @@ class SizeNodes:
         self.bind_sizes(tensor.size(), tensor.stride(), tensor.storage_offset(), node)
 
     def bind_sizes(self, sizes: Sequence[object], strides: Sequence[object], offset: object, node: fx.Node) -> None:
-        """The same for a layout given by its numbers."""
+        """Notes that the symbols in a layout, given by its numbers, can be read from the input `node`."""
         for dim, size in enumerate(sizes):
             self._offer(size, node, aten.sym_size.int, dim)
         for dim, stride in enumerate(strides):

@@ -50,7 +50,7 @@ class Translation:
 
 
 def operators_of(module: fx.GraphModule | None) -> int:
-    """The same of a graph as it was recorded."""
+    """The number of kernels of their own that a recorded graph's operators would be in eager, about."""
     return 0 if module is None else sum(map(_weight, module.graph.nodes))
 
 

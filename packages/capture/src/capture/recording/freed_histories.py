@@ -51,7 +51,7 @@ def with_spent_history(name: str, tensor: torch.Tensor, *behind: torch.Tensor) -
 
 
 def view_with_spent_history(name: str, tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
-    """The same for a view in eager, which is refused where a tensor may be none, as by ``detach_``."""
+    """A view with a spent history: it is refused, as in eager, where a tensor may be no view (``detach_``)."""
     spent = with_spent_history(name, tensor, *behind)
     with torch.enable_grad():
         return spent.view_as(spent)

@@ -345,7 +345,7 @@ class _Operands:
         return self._made_of_others(value)
 
     def _made_of_others(self, value: Value) -> tuple[object, object]:
-        """The same for a value that is made of others; notes how deep in containers it is.
+        """A container of operands as the graph takes it and as fakes do; notes how deep in containers it is.
 
         FX has no words for members of enums in them.
         """
@@ -456,7 +456,7 @@ def _read(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
 
 
 def _calculated(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
-    """The same for a number that was computed from such numbers, where symbols compute as Python does."""
+    """The symbol of a number computed from numbers that have one, where symbols compute as Python does."""
     function = None if number.function is None else _WHOLE.get(number.function)
     if function is None:
         return None

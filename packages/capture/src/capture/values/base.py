@@ -119,7 +119,7 @@ class Tracer(Protocol):
         """Run a generator up to its next value; ``None`` when it returns."""
 
     def throw_into(self, generator: Any, raised: Any, *, closes: bool = True) -> Value | None:
-        """The same, with an exception raised where the generator waits."""
+        """Run a generator up to its next value, with an exception raised where it waits."""
 
     def stand_for(self, obj: object, value: Value) -> None:
         """Makes `value` the value of this object, which exists only during the evaluation."""
@@ -155,7 +155,7 @@ class Tracer(Protocol):
         """Break: CPython has to run this instruction."""
 
     def stop_for(self, reason: Reason) -> NoReturn:
-        """The same, for a reason that is known already."""
+        """Break for a reason that is known already."""
 
 
 class Value:

@@ -109,7 +109,7 @@ def require_quiet_end(ctx: Tracer, value: Value) -> None:
 
 
 def require_quiet_pop(ctx: Tracer, value: Value) -> None:
-    """The same, of what a break left on the stack: CPython takes it away."""
+    """Breaks where CPython takes from the stack what an earlier break left there, and code runs at its end."""
     source = settled(value).source
     if isinstance(source, ArgSource) and source.name.startswith("."):
         obj = _object_of(ctx, value)
@@ -127,7 +127,7 @@ def require_quiet_change(ctx: Tracer, value: Value) -> None:
 
 
 def require_quiet_attribute(ctx: Tracer, owner: Value, name: str) -> None:
-    """The same, of an attribute that is assigned or deleted."""
+    """Breaks where an attribute is assigned or deleted, and code runs at the end of what it was."""
     if owner.source is not None and isinstance(owner, UserObject):
         held = None
         if type(owner.obj).__dictoffset__:

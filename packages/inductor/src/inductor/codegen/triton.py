@@ -186,7 +186,7 @@ class _TritonPrinter:
             inner = inner * tile.count
 
     def _places_in_groups(self, tiling: Tiling) -> Iterator[str]:
-        """The same for a product: blocks that are made at one time need few rows and columns of the factors."""
+        """The places of a product's blocks: those made at one time need few rows and columns of the factors."""
         rows, columns = (tile.count for tile in self.shape.tiles[-2:])
         place, each = "program", _text(rows * columns).within(Precedence.ATOM)
         if len(self.shape.tiles) > 2:

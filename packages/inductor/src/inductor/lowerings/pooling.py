@@ -172,7 +172,7 @@ def _flat(windows: Sequence[Windows], outer: Sequence[Index], taps: Sequence[Ind
 def _largest_by_reduction(
     ctx: Context, x: Tensor, sizes: tuple[Index, ...], windows: Sequence[Windows]
 ) -> list[Tensor] | Declined:
-    """The same for large windows, by a reduction over them; its position within the window is taken apart again."""
+    """The largest elements of large windows, by a reduction over them; a position within one is taken apart again."""
     # A tie of the lowest number with an element outside would give a position outside.
     if not all(w.is_even for w in windows):
         return Declined("large windows that reach outside: their largest element may lie there")

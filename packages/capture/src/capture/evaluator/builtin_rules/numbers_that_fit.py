@@ -108,7 +108,7 @@ def that_fits(ctx: World, number: Value, kinds: frozenset[torch.dtype], name: st
 
 
 def _computed_that_fits(ctx: World, number: ScalarValue, held: _Range) -> Value:
-    """The same for a number that follows from one that was passed in, or a data-dependent one: the run is asked."""
+    """A number that follows from one that was passed in, or is data-dependent, if it fits: the run is asked."""
     if number.read_from is not None and held.holds_all_of(number.read_from):
         return number
     asked = ScalarValue(bool, function=held.holds, operands=[number])

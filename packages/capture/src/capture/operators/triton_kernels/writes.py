@@ -259,7 +259,7 @@ class _Body:
                 raise Unfollowed("it makes pointers of numbers")
 
     def _of_language(self, name: str, given: Names) -> Names:
-        """The same for a function of Triton's language, by its name."""
+        """The parameters that a function of Triton's language passes on, by its name."""
         # Data that was loaded is no pointer.
         if name in _GIVE_DATA or name in _ONLY_LOOK:
             return _NONE
@@ -270,7 +270,7 @@ class _Body:
         return _NONE if name.startswith(_WRITE) else given
 
     def _call_device_function(self, node: ast.Call, reached: Reach, names: Sequence[str]) -> Names:
-        """The same for another kernel that is called, by its own reach."""
+        """The parameters that another kernel passes on where it is called, by its own reach."""
         if len(node.args) > len(names) or any(isinstance(arg, ast.Starred) for arg in node.args):
             raise _strange(node)
         # What the callee does to its parameters is done to what was passed for them.
