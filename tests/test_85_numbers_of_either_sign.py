@@ -113,3 +113,34 @@ def test_a_number_that_varies_counts_as_in_eager(name: str) -> None:
             warnings.simplefilter("ignore", UserWarning)
             for n in (3, 2, 4, 5):
                 insist_on_equal(outcome(compiled, x, n), outcome(program, x, n))
+
+
+SLICES = {
+    "from behind": lambda x, n, m: x[:, -n:m],
+    "to behind": lambda x, n, m: x[:, m:-n],
+    "both": lambda x, n, m: x[:, n:m],
+    "both behind": lambda x, n, m: x[:, -n:-m],
+    "steps": lambda x, n, m: x[:, -n:m:2],
+    "by the size": lambda x, n, m: x[:, x.shape[1] - n : m],
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_bounds_in_the_wrong_order_hold_nothing(name: str, dynamic: bool | None) -> None:
+    def program(x: torch.Tensor, n: int, m: int) -> tuple[torch.Tensor, ...]:
+        part = SLICES[name](x, n, m)
+        return torch.cat([part, x], 1) * 2, F.pad(part, (4, 8)) + 1, part.sum(1)
+
+    compiled = compile_api.compile(program, dynamic=dynamic)
+    with warnings.catch_warnings(action="error"):  # such as that a graph raised, and CPython ran the function
+        for sizes, n, m in (
+            ((2, 5), 2, 4),
+            ((2, 6), 1, 5),
+            ((2, 9), 1, 1),
+            ((2, 9), 1, 3),
+            ((3, 9), 8, 3),
+            ((3, 4), 3, 3),
+        ):
+            x = torch.randn(sizes)
+            torch.testing.assert_close(compiled(x, n, m), program(x, n, m))

@@ -251,11 +251,12 @@ def slice_(
     stride = ctx.sizes.index(step)
     if first is None or last is None:
         return Declined("a slice whose bounds cannot be compared")
+    if (first - last).is_nonnegative():
+        return window(x, dim, first, ZERO, stride)
+    if not (last - first).is_nonnegative():
+        return Declined("a slice whose bounds may be in the wrong order")
     # A part of a step counts as one: the first element of it is inside.
-    length = (last - first + stride - 1) // stride
-    if (known := length.as_int()) is not None and known < 0:
-        length = ZERO
-    return window(x, dim, first, length, stride)
+    return window(x, dim, first, (last - first + stride - 1) // stride, stride)
 
 
 def _clamped(position: Index, size: Index) -> Index | None:
