@@ -141,3 +141,31 @@ def test_a_batch_that_is_computed_in_floats_divides_what_has_elements():
         x = torch.randn(sizes)
         torch.testing.assert_close(compiled(x), windows_together(x))
     assert not compile_api.report(compiled).refused
+
+
+# Each with the rows of its two arguments: where the first has four or five, a computed size is one, and is broadcast.
+ONES = {
+    "first": lambda x, y: (x[:4].view(len(x) // 4, 4, 3) * 2 + y).sin(),
+    "second": lambda x, y: y * 2 + x[:4].view(len(x) // 4, 4, 3).exp(),
+    "where": lambda x, y: torch.where(x[:4].view(len(x) // 4, 4, 3) > 0, y * x.sum(), -y),
+    "expand": lambda x, y: x[:4].view(len(x) // 4, 4, 3).expand(len(y), 4, 3) * y,
+    "squeeze": lambda x, y: (x[:4] * 2).view(len(x) // 4, 4, 3).squeeze(0) * 2,
+    "slice": lambda x, y: x[: len(x) // 4] * 2 + x[:3],
+    "product": lambda x, y: (x[: len(x) // 4].exp() * 2).expand(4, 3) @ y[0].T,
+    "repeat": lambda x, y: (x * 2).repeat_interleave(len(x) % 3, 0).sum(0) + x.exp().repeat_interleave(len(x) // 4, 1),
+    "sum": lambda x, y: x[: len(x) // 4].exp().sum(0) + y.sum(0),
+    "cat": lambda x, y: torch.cat([x[: len(x) // 4] * 2, x[:1]]) + x[:2].sin(),
+    "stack": lambda x, y: torch.stack([y, y.sin() * x.sum()])[:, : len(x) // 4] + y,
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", ONES)
+def test_a_computed_size_turns_out_to_be_one(name, dynamic):
+    compiled = compile_api.compile(ONES[name], dynamic=dynamic)
+    with warnings.catch_warnings(action="error"):
+        for rows, others in ((5, 2), (4, 3), (5, 4), (4, 5), (4, 2)):
+            x, y = torch.randn(rows, 3, requires_grad=True), torch.randn(others, 4, 3)
+            result, expected = compiled(x, y), ONES[name](x, y)
+            torch.testing.assert_close(result, expected)
+            torch.testing.assert_close(*(torch.autograd.grad(z.square().sum(), x)[0] for z in (result, expected)))

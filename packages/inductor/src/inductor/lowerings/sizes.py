@@ -39,6 +39,8 @@ class Sizes:
     symbol."""
     comparisons: Any = ()
     """What the tracer has compared so far, and the graph relies on: the guards of its shape environment."""
+    ones: dict[object, bool] = field(default_factory=dict)
+    """Of computed sizes by the tracer's expression, whether the graph relies on their being 1."""
 
     def index(self, value: object) -> Index:
         """The index of an int, a ``SymInt`` or the expression behind one."""
@@ -46,7 +48,7 @@ class Sizes:
             return value
         if isinstance(value, torch.SymInt):
             self.comparisons = value.node.shape_env.guards
-            return self._from_sympy(value.node.expr)
+            return Index.of(1) if self._is_one(value) else self._from_sympy(value.node.expr)
         return Index.of(value) if isinstance(value, int) else self._from_sympy(value)
 
     def indices(self, values: Iterable[int | torch.SymInt | Index]) -> tuple[Index, ...]:
@@ -117,6 +119,17 @@ class Sizes:
                 return _MOST_OF_64_BITS + 1
             most *= divisor if isinstance(atom, Mod) else numerator
         return most
+
+    def _is_one(self, value: torch.SymInt) -> bool:
+        """True if the tracer knows that a computed size is 1: it has taken it for one that is broadcast or squeezed."""
+        expr = value.node.expr
+        if expr.is_Symbol or expr.is_Integer:
+            return False
+        if expr not in self.ones:
+            from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+            self.ones[expr] = bool(statically_known_true(value == 1))
+        return self.ones[expr]
 
     def _from_sympy(self, expr: Any) -> Index:
         """The index of a tracer's expression; raises ``UnsupportedGraph`` for anything but arithmetic of sizes."""

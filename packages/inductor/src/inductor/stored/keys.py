@@ -204,15 +204,15 @@ class _Lines:
         # With the node itself, so that no other gets its address meanwhile.
         self.by_node[id(node)] = node, text
         self.envs[id(node.shape_env)] = node.shape_env
-        if isinstance(value, torch.SymFloat):
+        if isinstance(value, torch.SymFloat) or not expr.is_Symbol:
             self.compared[id(node.shape_env)] = node.shape_env
         for symbol in getattr(expr, "free_symbols", ()):
             self.seen.setdefault(str(symbol), (symbol, node.shape_env))
         return text
 
     def symbols(self) -> Iterator[str]:
-        """The facts known about symbolic sizes.  Floats made of them add everything that the tracer knows, and so do
-        integers by which something may be divided though they are no sizes."""
+        """The facts known about symbolic sizes.  What is computed of them, and integers by which something may be divided
+        though they are no sizes, add everything that the tracer knows."""
         for name, (symbol, env) in sorted(self.seen.items()):
             known = getattr(env, "var_to_range", {}).get(symbol)
             if not symbol.is_positive:
