@@ -211,8 +211,11 @@ class _Lines:
         return text
 
     def symbols(self) -> Iterator[str]:
-        """The facts known about symbolic sizes.  What is computed of them, and integers by which something may be divided
-        though they are no sizes, add everything that the tracer knows."""
+        """The facts known about symbolic sizes.
+
+        What is computed of them, and integers by which something may be divided though they are no sizes, add all that
+        the tracer knows.
+        """
         for name, (symbol, env) in sorted(self.seen.items()):
             known = getattr(env, "var_to_range", {}).get(symbol)
             if not symbol.is_positive:
