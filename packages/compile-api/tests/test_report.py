@@ -104,3 +104,27 @@ def test_functions_in_disguise():
 def test_what_holds_nothing_compiled_says_so():
     with pytest.raises(compile_api.CompileApiError, match="holds nothing that was"):
         compile_api.report(nn.Sequential(nn.Linear(1, 1)))
+
+
+class Endless:
+    """An object that answers every question with another of its kind, as a mock does."""
+
+    def __getattr__(self, name: str) -> "Endless":
+        return Endless()
+
+    def __call__(self) -> None:
+        pass
+
+
+class Round:
+    def __init__(self) -> None:
+        self.__wrapped__ = self
+
+    def __call__(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("made", [Endless, Round])
+def test_wrappers_without_an_end_hold_nothing(made):
+    with pytest.raises(compile_api.CompileApiError, match="holds nothing that was"):
+        compile_api.report(made())

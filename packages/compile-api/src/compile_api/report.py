@@ -221,11 +221,14 @@ def _methods(module: torch.nn.Module) -> Iterator[tuple[str, object]]:
     yield from ((name, _attribute(module, name)) for name in sorted(own | {"forward"}))
 
 
+_MOST_WRAPPERS = 100
+"""More do not stand around one another: they go round in circles, or each question makes a new one."""
+
+
 def _own_ledger(thing: object) -> Ledger | None:
-    # Wrappers may go round in circles.
-    seen: dict[int, object] = {}  # with the objects: some are made when they are asked for
-    while thing is not None and id(thing) not in seen:
-        seen[id(thing)] = thing
+    for _ in range(_MOST_WRAPPERS):
+        if thing is None:
+            break
         for each in (thing, *(_attribute(thing, name) for name in _WHERE)):
             ledger = _attribute(each, "ledger")
             if isinstance(ledger, Ledger):
