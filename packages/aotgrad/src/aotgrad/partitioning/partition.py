@@ -157,7 +157,9 @@ def _arithmetic_of_sizes(joint: JointGraph, backward: Sequence[fx.Node]) -> list
 
 
 def _is_arithmetic(node: fx.Node) -> bool:
-    return node.op == "call_function" and bool(node.all_input_nodes) and all(map(is_size, node.all_input_nodes))
+    """True for a size that is computed from sizes; a tensor that is made of sizes may be random numbers."""
+    given = node.all_input_nodes
+    return node.op == "call_function" and is_size(node) and bool(given) and all(map(is_size, given))
 
 
 def _saved(backward: Sequence[fx.Node], gradients: Sequence[object], inside: set[fx.Node]) -> list[fx.Node]:
