@@ -2,10 +2,11 @@
 
 import itertools
 
-import compile_api
 import pytest
 import torch
 import torch.nn.functional as F
+
+import compile_api
 
 DRAWS = {
     "rand": lambda n: torch.rand(n) > 0.5,

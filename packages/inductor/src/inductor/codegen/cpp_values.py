@@ -409,6 +409,8 @@ def cast_operand(scope: Scope, operand: Operand, dtype: torch.dtype) -> Operand:
         return cast_operand(scope, cast_operand(scope, operand, through), dtype)
     if source in FLOATS and dtype == torch.uint64:
         return Operand(Text(f"to_u64({operand.text})"), dtype, vector)
+    if source in FLOATS and dtype not in FLOATS:
+        return Operand(Text(f"to_integer<{scope.type_of(dtype, vector)}>({operand.text})"), dtype, vector)
     if not vector:
         kind = scalar_type(dtype)
         made = f"to_float<{kind}>" if dtype in FLOATS and source not in FLOATS else kind

@@ -16,12 +16,31 @@ template <class V> INLINE V sign(V x) {
 // An integer as a float.  gcc takes it for a number that is never -0, and so 0 - x for -x: not through a function.
 template <class F, class I> INLINE F to_float(I x) { return (F)x; }
 
+// A float of which the compiler knows nothing.  What is too large for an integer, or not a number, becomes what the
+// processor makes of it, as in torch; a constant would become what the compiler thinks best.
+template <class F> INLINE F opaque(F x) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(F) <= 64) asm("" : "+v"(x));
+    else asm("" : "+m"(x));
+#elif defined(__AVX__)
+    if constexpr (sizeof(F) <= 32) asm("" : "+x"(x));
+    else asm("" : "+m"(x));
+#elif defined(__SSE2__)
+    if constexpr (sizeof(F) <= 16) asm("" : "+x"(x));
+    else asm("" : "+m"(x));
+#endif
+    return x;
+}
+
+// A float as an integer with a sign, cut towards zero.
+template <class I, class F> INLINE I to_integer(F x) { return widen<I>(opaque(x)); }
+
 // A float as an integer of 64 bits without a sign, as torch makes it: by one with a sign, so that -1 is the largest.
 template <class F> INLINE auto to_u64(F x) {
     typedef Like<u64, F> Whole;
     const F half = splat<F>(0x1p63f);
     const auto large = x >= half;
-    const Whole low = bits_as<Whole>(widen<Like<i64, F>>(where(large, (F)(x - half), x)));
+    const Whole low = bits_as<Whole>(to_integer<Like<i64, F>>(where(large, (F)(x - half), x)));
     return low ^ where(large, splat<Whole>(1ul << 63), splat<Whole>(0));
 }
 
