@@ -25,6 +25,7 @@ from aotgrad.pre_autograd.expanded_views import plainly
 from aotgrad.pre_autograd.extremum_gradients import extreme
 from aotgrad.pre_autograd.inner_gradients import refuse_gradients_from_outside
 from aotgrad.pre_autograd.mismatched_operands import refuse_misfits
+from aotgrad.pre_autograd.new_layouts import NEW_LAYOUT, refuse_older_views
 from aotgrad.pre_autograd.overlapping_writes import refuse_overlaps
 from aotgrad.pre_autograd.product_gradients import product
 from aotgrad.random_operators import draws_by_name
@@ -61,9 +62,6 @@ _check_batch: Callable[..., None] = getattr(nnf, "_verify_batch_size")  # noqa: 
 _check_spatial: Callable[..., None] = getattr(nnf, "_verify_spatial_size")  # noqa: B009
 
 RULES: dict[Callable[..., Any], Rule] = {}
-
-
-_NEW_LAYOUT = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "unsqueeze_", "squeeze_", "as_strided_"})
 
 
 class EarlyRules(TorchFunctionMode):
@@ -135,6 +133,7 @@ class EarlyRules(TorchFunctionMode):
             with self._keeping_layout(func, args, {}):  # a rule sees to what it does in place, or leaves it
                 result = rule(*args, **kwargs)
             if result is not NotImplemented:
+                self._note_views(result)
                 return result
         if func is torch.autograd.grad:
             refuse_gradients_from_outside(self._arrived, *args[:2])
@@ -151,10 +150,13 @@ class EarlyRules(TorchFunctionMode):
         with self._keeping_layout(func, args, kwargs):
             result = func(*args, **kwargs)
         _count_writes_to_list(func, args)
+        self._note_views(result)
+        return result
+
+    def _note_views(self, result: object) -> None:
         for view in result if isinstance(result, (list, tuple)) else (result,):
             if isinstance(view, torch.Tensor) and view._is_view() and not view.is_inference():
                 self._versions.setdefault(id(view), (view, int(version_of(view))))
-        return result
 
     def _keeping_layout(
         self, func: object, args: Sequence[object], kwargs: Mapping[str, object]
@@ -179,7 +181,10 @@ class EarlyRules(TorchFunctionMode):
 
     def _follow(self, func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         name = _name(func)
-        if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
+        if name not in NEW_LAYOUT or not args:
+            return
+        refuse_older_views(args[0], (view for view, _ in self._versions.values()))
+        if id(args[0]) in self._layouts:
             with DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
 
@@ -229,7 +234,7 @@ def _told_to_write(func: object, args: Sequence[object], kwargs: Mapping[str, ob
 
 def _writes_in_place(func: object) -> bool:
     name = _name(func)
-    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and name not in _NEW_LAYOUT)
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and name not in NEW_LAYOUT)
 
 
 _LAID_OUT_ANEW = frozenset((
@@ -300,7 +305,7 @@ def _refuse_write_to_inference(func: object, args: Sequence[object], kwargs: Map
     """Refuses writes, outside of inference mode, to tensors made in it: functionalization exchanges the data, which
     torch would allow."""
     name = _name(func)
-    writes = _told_to_write(func, args, kwargs) or _writes_in_place(func) or name in _NEW_LAYOUT
+    writes = _told_to_write(func, args, kwargs) or _writes_in_place(func) or name in NEW_LAYOUT
     written = args[0] if writes and args else kwargs.get("out")
     if isinstance(written, torch.Tensor) and written.is_inference() and not torch.is_inference_mode_enabled():
         raise Unsupported("what was made in inference mode is changed outside of it", "eager refuses that")
