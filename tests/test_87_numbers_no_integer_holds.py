@@ -1,4 +1,4 @@
-"""Floats that no integer holds: what they become is the processor's, in vectors, in the elements behind, in constants."""
+"""Floats that no integer holds become what the processor makes of them: in vectors, behind them, in constants."""
 
 import itertools
 

@@ -20,7 +20,6 @@ VIEWS = {
     "flat": lambda x: x.view(-1),
     "slice": lambda x: x[:, 1:],
     "diagonal": lambda x: x.diagonal(),
-    "unbound": lambda x: x.unbind(0)[1],
     "expanded": lambda x: x.expand(2, 3, 3),
 }
 
