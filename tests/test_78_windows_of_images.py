@@ -89,3 +89,18 @@ def test_what_is_asked_of_sizes_does_not_grow_with_each_block(backend, monkeypat
     deep: where each was what others left over, there were 12000 operations, which took many seconds."""
     two, four = (asked(count, backend, monkeypatch) for count in (2, 4))
     assert two == four < 2000
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    "program",
+    [lambda x: (x.view(-1), x + 1), lambda x: x.view(2, -1) * 2, lambda x: (x.view(-1).mul_(2), x + 1)],
+    ids=["unread", "read", "written"],
+)
+def test_a_view_that_there_is_not_is_refused_at_sizes_that_vary(program, backend):
+    """Torch's fake takes a view for possible behind a size of 1, of whatever strides."""
+    compiled = compile_api.compile(program, backend=backend)
+    for x in (torch.ones(4, 1, 2), torch.ones(4, 1, 6)):
+        compiled(x)
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        compiled(torch.ones(4, 1, 6).permute(2, 1, 0))

@@ -72,8 +72,12 @@ def _viewed(x: Tensor, shape: Sequence[Size]) -> Tensor | None:
     if x.layout != torch.strided or not x.dim() or not shape or not _told((numel, *x.stride(), *shape)) or numel == 0:
         return None
     sizes = _complete(numel, shape)
-    strides = None if sizes is None else _strides_of_view(x.shape, x.stride(), sizes)
-    return None if strides is None else x.as_strided(sizes, strides)
+    if sizes is None or math.prod(map(_now, sizes)) != _now(numel):
+        return None
+    strides = _strides_of_view(x.shape, x.stride(), sizes)
+    if strides is None:  # torch's rule overlooks that where a size is 1
+        raise ValueError(f"no view of strides {tuple(x.stride())} has the sizes {tuple(sizes)}; reshape copies")
+    return x.as_strided(sizes, strides)
 
 
 def _complete(numel: Size, shape: Sequence[Size]) -> list[Size] | None:
