@@ -1,5 +1,7 @@
 """How results lie in memory, of images in every layout: as eager's kernels lay them out."""
 
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -198,3 +200,15 @@ def test_a_program_is_told_how_grid_samples_lie(backend):
     grid = torch.rand(2, 13, 10, 4)[..., ::2].transpose(0, 3)
     found, expected = (function(x, grid) for function in (compile_api.compile(program, backend=backend), program))
     assert (found[0].stride(), found[1]) == (expected[0].stride(), expected[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("value", [3.0, 3])
+def test_what_fills_may_be_of_another_dtype(dtype, value):
+    def program(x):
+        return x.index_fill(0, torch.tensor([0]), torch.tensor(value))
+
+    x = torch.arange(6).view(2, 3).to(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(compile_api.compile(program)(x), program(x))

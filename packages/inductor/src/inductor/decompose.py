@@ -113,6 +113,8 @@ def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: object) -
 
     if x.ndim:
         index = torch.where(index < 0, index + x.shape[dim], index)
+    if isinstance(value, torch.Tensor):
+        value = value.to(x.dtype)
     return decomposition_table[aten.index_fill.int_Scalar](x, dim, index, value)
 
 
