@@ -1,7 +1,8 @@
-"""Operators that give a tensor another layout in place, refused where older views of it have a history.
+"""Operators that give a tensor another layout in place, and what is refused for them.
 
-Autograd makes such a view's history anew by the calls that made the view.  On real tensors it does so by strides, which
-still point at the same elements; on functional ones by the calls themselves, which would meet the new layout.
+Autograd makes the history of a view anew, when its memory was written to, by the calls that made the view.  On real
+tensors it does so by strides, which still point at the same elements; on functional ones by the calls themselves, which
+would meet a base of another layout, or leave out a change of the view's own.
 Must not know: recording.
 """
 
@@ -12,11 +13,40 @@ from collections.abc import Iterable
 import torch
 
 from aotgrad.errors import Unsupported
+from aotgrad.torch_versions import pytree
 
 NEW_LAYOUT = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "unsqueeze_", "squeeze_", "as_strided_"})
+_HINT = "make a view of the new layout"
 
 
-def refuse_older_views(target: object, views: Iterable[torch.Tensor]) -> None:
-    """Refuses a new layout of a tensor that one of the views, with a history, was taken of."""
-    if any(view._base is target and view.requires_grad for view in views):
-        raise Unsupported("the layout of a tensor with views is changed in place", "make a view of the new layout")
+class NewLayouts:
+    """The tensors with views, and the views, that got another layout in place."""
+
+    def __init__(self) -> None:
+        self._bases: list[torch.Tensor] = []
+
+    def note(self, target: object, views: Iterable[torch.Tensor]) -> None:
+        """Notes a change of layout; refuses it where an older view of the tensor has a history."""
+        if not isinstance(target, torch.Tensor):
+            return
+        older = [view for view in views if view._base is target]
+        if any(view.requires_grad for view in older):
+            raise Unsupported("the layout of a tensor with views is changed in place", _HINT)
+        if older or target._base is not None:
+            self._bases.append(_base_of(target))
+
+    def refuse_write(self, written: object, operands: object) -> None:
+        """Refuses a write that gives a history to memory of which something got another layout."""
+        if not self._bases or not torch.is_grad_enabled():
+            return
+        given = [leaf for leaf in pytree.tree_leaves((written, operands)) if isinstance(leaf, torch.Tensor)]
+        if not any(tensor.requires_grad for tensor in given):
+            return
+        for tensor in pytree.tree_leaves(written):
+            if isinstance(tensor, torch.Tensor) and any(base is _base_of(tensor) for base in self._bases):
+                raise Unsupported("what views show is written after a change of layout in place", _HINT)
+
+
+def _base_of(tensor: torch.Tensor) -> torch.Tensor:
+    base = tensor._base
+    return tensor if base is None else base

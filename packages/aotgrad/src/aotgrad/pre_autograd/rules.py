@@ -25,7 +25,7 @@ from aotgrad.pre_autograd.expanded_views import plainly
 from aotgrad.pre_autograd.extremum_gradients import extreme
 from aotgrad.pre_autograd.inner_gradients import refuse_gradients_from_outside
 from aotgrad.pre_autograd.mismatched_operands import refuse_misfits
-from aotgrad.pre_autograd.new_layouts import NEW_LAYOUT, refuse_older_views
+from aotgrad.pre_autograd.new_layouts import NEW_LAYOUT, NewLayouts
 from aotgrad.pre_autograd.overlapping_writes import refuse_overlaps
 from aotgrad.pre_autograd.product_gradients import product
 from aotgrad.random_operators import draws_by_name
@@ -87,6 +87,7 @@ class EarlyRules(TorchFunctionMode):
         super().__init__()
         self._layouts, self._arrived, self._writing, self._versions = layouts, arrived, writing, versions
         self._histories, self._watched, self._by_rules = histories, watched, by_rules
+        self._new_layouts = NewLayouts()
 
     def __torch_function__(
         self,
@@ -118,6 +119,8 @@ class EarlyRules(TorchFunctionMode):
         refuse_misfits(func, args, kwargs, by_rules=self._by_rules)
         _refuse_out_with_gradients(args, kwargs)
         _refuse_write_to_inference(func, args, kwargs)
+        if args and (_writes_in_place(func) or _told_to_write(func, args, kwargs)):
+            self._new_layouts.refuse_write(args[0], (args[1:], kwargs))
         if _name(func) in ("randn", "normal") and isinstance(kwargs.get("out"), torch.Tensor):
             refuse_normal(kwargs["out"])
         if func is set_grad_enabled:
@@ -183,7 +186,7 @@ class EarlyRules(TorchFunctionMode):
         name = _name(func)
         if name not in NEW_LAYOUT or not args:
             return
-        refuse_older_views(args[0], (view for view, _ in self._versions.values()))
+        self._new_layouts.note(args[0], (view for view, _ in self._versions.values()))
         if id(args[0]) in self._layouts:
             with DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
