@@ -276,3 +276,19 @@ def test_what_is_selected_is_trained_however_it_lies(order, dim, backend):
             sum((each * each.detach().cos()).sum() for each in results).backward()
         outcomes.append((w.grad, [(each.detach(), each.stride()) for each in results]))
     torch.testing.assert_close(*outcomes)
+
+
+@pytest.mark.parametrize("reduced", [lambda x: x.sum(0), lambda x: x.sum(1), lambda x: x.sum()])
+def test_second_gradients_behind_a_part_of_an_expanded_gradient(reduced):
+    """What backward saves for the second one is a slice, by torch's own kernel, of what was expanded."""
+
+    def program(x, mask):
+        loss = reduced(torch.cat([x, x.sin()[mask]])).exp().sum()
+        return torch.autograd.grad(loss, x, create_graph=True)[0]
+
+    def gradient(run):
+        x = torch.linspace(0, 1, 8).view(4, 2).requires_grad_()
+        run(x, torch.tensor([True, False, True, True])).square().sum().backward()
+        return x.grad
+
+    torch.testing.assert_close(gradient(compile_api.compile(program)), gradient(program))

@@ -84,7 +84,10 @@ def laid_out(given: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], 
     lies = all(size <= 1 or a == b for size, a, b in zip(sizes, given.stride(), strides, strict=True))
     if lies and given.dtype == dtype:
         return given
-    return torch.empty_strided(sizes, strides, dtype=dtype, device=given.device).copy_(given)
+    # Along a dimension that is expanded all elements are the same.
+    held = [size if stride else min(size, 1) for size, stride in zip(sizes, strides, strict=True)]
+    made = torch.empty_strided(held, strides, dtype=dtype, device=given.device)
+    return made.copy_(given[tuple(map(slice, held))]).expand(sizes)
 
 
 NAMESPACE: Mapping[str, Any] = {
