@@ -247,6 +247,8 @@ class _Narrator(fx.Interpreter):
         if not self._within:
             self._recorder.source = n
         result = super().run_node(n)
+        if isinstance(result, torch.SymFloat):
+            self._recorder.sizes.note_of_program(result)
         if n.target in _CONTEXTS:
             self._entered.append((_CONTEXTS[n.target], result))
         elif n.target in _CONTEXTS.values():

@@ -30,7 +30,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.epilogues import multiply_and_activate
 from inductor.lowerings.fallback import call_operator, written
 from inductor.lowerings.in_place import InPlace, Uses, operator_in_place
-from inductor.lowerings.reals import Real, float_symbol, real, takes_reals
+from inductor.lowerings.reals import AS_KERNELS, Real, float_symbol, is_positive, real, takes_reals
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, OF_ANY_SIZE, Declined
 from inductor.lowerings.sizes import numel
 from inductor.lowerings.values import (
@@ -270,10 +270,22 @@ class _Lowerer:
         if isinstance(value, torch.SymInt):
             return self.ctx.sizes.index(value)
         if isinstance(value, torch.SymFloat):
+            self._check_divisor(node)
             return real(self.ctx.sizes, value)
         if isinstance(value, bool | int | float):
             return value
         raise UnsupportedGraph(f"{node.target} of {node.name} is no tensor operator")
+
+    def _check_divisor(self, node: Node) -> None:
+        """Emits a check of a number that the program divides by and that may be 0: Python raises there, and neither
+        kernels nor library calls do."""
+        divides = node.target is operator.truediv and not node.meta.get(AS_KERNELS)
+        given = node.args[1] if divides else 1
+        if is_positive(self.ctx.sizes, given.meta["val"] if isinstance(given, Node) else given):
+            return
+        divisor = self._values(given)
+        number = divisor.expr if isinstance(divisor, Real) else divisor
+        self.ctx.call(aten._assert_scalar.default, (number, "division by zero"), {}, [], None)
 
     def _values(self, structure: object) -> Any:
         if isinstance(structure, Node):

@@ -26,6 +26,10 @@ SymScalar: TypeAlias = Any  # a torch.SymInt, SymFloat or SymBool
 SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
+AS_KERNELS = "divides_as_kernels"
+"""The key in the ``meta`` of a division of an operator's formula: by zero it is infinite, as in kernels, and no error."""
+
+
 class SizeNodes:
     """The nodes that compute sizes of one graph: the source of each symbol, and each expression written once."""
 
@@ -34,6 +38,11 @@ class SizeNodes:
         self._known: dict[sympy.Basic, fx.Node] = {}
         self._sources: dict[sympy.Basic, Callable[[], fx.Node]] = {}
         self._values: dict[sympy.Basic, SymScalar] = {}
+        self._of_program: set[sympy.Basic] = set()
+
+    def note_of_program(self, value: torch.SymFloat) -> None:
+        """Notes a float that the program computed itself, where Python raises for a division by zero."""
+        self._of_program.add(value.node.expr)
 
     def bind(self, value: SymScalar, node: fx.Node) -> None:
         """Notes that `node` computes `value`."""
@@ -77,7 +86,7 @@ class SizeNodes:
 
         symbols = {symbol: fx.Proxy(self._symbol(symbol)) for symbol in expr.free_symbols}
         written: fx.Node = sympy_interp(_arithmetic(), symbols, expr).node
-        _tell_values(written)
+        self._tell_values(written)
         written.meta["val"] = value
         self._known[expr] = written
         return written
@@ -93,19 +102,21 @@ class SizeNodes:
             self._known[expr] = self._sources[expr]()
         return self._known.get(expr)
 
+    def _tell_values(self, node: fx.Node) -> None:
+        """Fills in the values of nodes of arithmetic that was just written."""
+        for source in node.all_input_nodes:
+            if "val" not in source.meta:
+                self._tell_values(source)
+        arguments = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in node.args]
+        value = node.target(*arguments)
+        node.meta.update(val=value, size=True)
+        if isinstance(value, torch.SymFloat) and value.node.expr not in self._of_program:
+            node.meta[AS_KERNELS] = node.target is operator.truediv
+
     def _write(self, target: object, args: tuple[object, ...], value: SymScalar) -> fx.Node:
         node = self._graph.call_function(target, args)
         node.meta.update(val=value, size=True)
         return node
-
-
-def _tell_values(node: fx.Node) -> None:
-    """Fills in the values of nodes of arithmetic that was just written."""
-    for source in node.all_input_nodes:
-        if "val" not in source.meta:
-            _tell_values(source)
-    arguments = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in node.args]
-    node.meta.update(val=node.target(*arguments), size=True)
 
 
 _AS_NUMBER: dict[type, Callable[[Any], int | float | bool]] = {

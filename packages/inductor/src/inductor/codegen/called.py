@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from inductor.calling import check_list
-from inductor.codegen.doubles import bits_of, double_of
+from inductor.codegen.doubles import bits_of, double_of, quotient
 from inductor.errors import BadInput
 from inductor.torch_versions import pytree
 
@@ -98,6 +98,7 @@ NAMESPACE: Mapping[str, Any] = {
     "check_list": check_list,
     "bits_of": bits_of,
     "double_of": double_of,
+    "quotient": quotient,
     "reinterpret": reinterpret,
     "refuse_wide": refuse_wide,
     "flattened": flattened,
@@ -112,7 +113,7 @@ IMPORTS = (
     "from torch import empty_strided",
     "from torch import get_num_threads as threads",
     "from inductor.calling import check_list",
-    "from inductor.codegen.doubles import bits_of, double_of",
+    "from inductor.codegen.doubles import bits_of, double_of, quotient",
     "from inductor.codegen.called import check_input, flattened, laid_out, plain, refuse_marked, reinterpret",
     "from inductor.codegen.called import refuse_wide",
 )

@@ -9,7 +9,7 @@ from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Apply, Const, Expr, IndexValue
 from inductor.ir.index import Index
 
-_INFIX = {"add": "+", "mul": "*", "div": "/", "pow": "**"}
+_INFIX = {"add": "+", "mul": "*", "pow": "**"}
 
 
 def double_text(expr: Expr, index_text: Callable[[Index], str], square_root: Callable[[], str]) -> str:
@@ -23,6 +23,8 @@ def double_text(expr: Expr, index_text: Callable[[Index], str], square_root: Cal
             return f"({index_text(part.index)})"
         if isinstance(part, Apply) and part.op in _INFIX:
             return f"({text(part.args[0])} {_INFIX[part.op]} {text(part.args[1])})"
+        if isinstance(part, Apply) and part.op == "div":
+            return f"quotient({text(part.args[0])}, {text(part.args[1])})"
         if isinstance(part, Apply) and part.op in ("cast", "sqrt"):
             return f"{'float' if part.op == 'cast' else square_root()}({text(part.args[0])})"
         if isinstance(part, Apply) and part.op == "bitcast":
@@ -36,6 +38,11 @@ def bits_of(number: float) -> int:
     """The integer with the bits of a float, which is the form in which kernels take one."""
     bits: int = _LONG.unpack(_DOUBLE.pack(number))[0]
     return bits
+
+
+def quotient(a: float, b: float) -> float:
+    """a / b as kernels divide, by zero too: the graph checks what the program divides by where Python would raise."""
+    return a / b if b else a * float("inf")
 
 
 def double_of(bits: int) -> float:

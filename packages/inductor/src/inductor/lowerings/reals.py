@@ -14,6 +14,8 @@ from inductor.ir.index import Index, Symbol, size_symbol
 from inductor.lowerings.sizes import SMALLEST, Sizes
 from inductor.torch_versions import OpOverload, aten
 
+AS_KERNELS = "divides_as_kernels"
+"""The key in the ``meta`` of a division of an operator's formula, which by zero is infinite; the program's raises."""
 _TAKE_REALS = frozenset(
     (
         aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.add.Scalar, aten.sub.Scalar,
@@ -48,7 +50,15 @@ def float_symbol(value: torch.SymFloat) -> tuple[Symbol, Real]:
 
 def real(sizes: Sizes, value: torch.SymFloat) -> Real:
     """The float behind the tracer's; raises ``UnsupportedGraph`` for what is not made of sizes by arithmetic."""
-    return Real(_double(sizes, value.node.expr, value.node.shape_env))
+    return Real(_double(sizes, value.node.expr))
+
+
+def is_positive(sizes: Sizes, divisor: object) -> bool:
+    """True for a positive number, and for one that is known to be positive at all sizes."""
+    if isinstance(divisor, int | float):
+        return divisor > 0
+    assert isinstance(divisor, torch.SymInt | torch.SymFloat)
+    return _is_positive(sizes, divisor.node.expr, divisor.node.shape_env)
 
 
 def _is_positive(sizes: Sizes, expr: Any, shape_env: Any) -> bool:
@@ -80,7 +90,7 @@ def _whole(expr: Any) -> Any:
     return parts[0] if kind == "ToFloat" else expr.func(*parts)
 
 
-def _double(sizes: Sizes, expr: Any, shape_env: Any) -> Expr:
+def _double(sizes: Sizes, expr: Any) -> Expr:
     """The tracer's expression as an expression in double precision, as Python computes it."""
     if expr.is_number:
         return Const(float(expr), torch.float64)
@@ -88,15 +98,12 @@ def _double(sizes: Sizes, expr: Any, shape_env: Any) -> Expr:
         return cast(IndexValue(sizes.index(expr), torch.int64), torch.float64)
     kind = type(expr).__name__
     if kind == "ToFloat":
-        return _double(sizes, expr.args[0], shape_env)
-    # Python raises for a division by zero, which neither a kernel nor a library call would.
-    if _OF_TWO.get(kind) == "div" and not _is_positive(sizes, expr.args[1], shape_env):
-        raise UnsupportedGraph(f"a division by {expr.args[1]}, which may be 0")
+        return _double(sizes, expr.args[0])
     if kind in _OF_TWO:
-        first, *rest = (_double(sizes, arg, shape_env) for arg in expr.args)
+        first, *rest = (_double(sizes, arg) for arg in expr.args)
         for operand in rest:
             first = Apply(_OF_TWO[kind], (first, operand), torch.float64)
         return first
     if kind == "OpaqueUnaryFn_sqrt":
-        return apply("sqrt", _double(sizes, expr.args[0], shape_env))
+        return apply("sqrt", _double(sizes, expr.args[0]))
     raise UnsupportedGraph(f"a float known only at run time: {expr}")
