@@ -106,3 +106,18 @@ def test_autograds_graph_runs_it_too():
         function(torch.ones(3, requires_grad=True), OUTSIDE)
     assert function(torch.ones(3, requires_grad=True), torch.tensor([1])) == 3
     assert len(compile_api.report(function).captured) == 1
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("raiser", ["embedding", "index_put", "put", "gather", "index_select", "take", "scatter"])
+def test_positions_that_are_no_integers_are_refused(raiser, backend):
+    """Torch's fakes take them for some of these."""
+
+    def program(x, i):
+        RAISERS[raiser](x, i)
+        return x + 1
+
+    x, positions = torch.arange(1.0, 4.0), torch.tensor([1.0])
+    for run in (program, compile_api.compile(program, backend=backend)):
+        with pytest.raises((RuntimeError, IndexError), match=r"[Ll]ong|dtype"):
+            run(x, positions)

@@ -39,6 +39,8 @@ _DIVIDE_IN_PLACE = {
 """Functions made of operators that write, unseen by others: the noise has the dtype of its operand."""
 _PROMOTES_IN_PLACE = {"cumsum_", "cumprod_"}
 """Functions of which the form that does not write gives another dtype, where they refuse to."""
+_TAKE_POSITIONS = {"embedding", "index_put", "index_put_", "put", "put_"}
+"""Functions of positions, which are integers, of whose dtype fakes say nothing."""
 _MAY_NOT_FIT = _DIVIDE_IN_PLACE | _PROMOTES_IN_PLACE
 _LONGEST_ASKED = 8
 _LARGEST_ASKED = 1 << 20
@@ -73,8 +75,14 @@ def refuse_misfits(
         leaves = pytree.tree_leaves((shaped, dict(named)))
         if (fills and _is_too_large(leaves)) or (not fills and _may_not_fit(leaves)):
             _ask(func, name, shaped, named)
+    if name in _TAKE_POSITIONS and all(map(torch.is_floating_point, _tensors((args, dict(kwargs))))):
+        _ask(func, name, args, kwargs)
     if by_rules and any(isinstance(arg, torch.Tensor) for arg in args):
         _refuse_types(func, name, args, kwargs)
+
+
+def _tensors(operands: object) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(operands) if isinstance(leaf, torch.Tensor)]
 
 
 def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -163,7 +171,7 @@ def _is_of_another_type(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any
     leaves = pytree.tree_leaves((args, kwargs))
     if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(args)) and draws_by_name(func.__name__):
         return False  # it draws in the type of `out`
-    out = [leaf for leaf in pytree.tree_leaves(kwargs["out"]) if isinstance(leaf, torch.Tensor)]
+    out = _tensors(kwargs["out"])
     others = {key: value for key, value in kwargs.items() if key != "out"}
     for device, form in (("meta", _without_data), *([] if draws_by_name(func.__name__) else [("cpu", _small)])):
         try:
