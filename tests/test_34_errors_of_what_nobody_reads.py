@@ -117,7 +117,9 @@ def test_positions_that_are_no_integers_are_refused(raiser, backend):
         RAISERS[raiser](x, i)
         return x + 1
 
-    x, positions = torch.arange(1.0, 4.0), torch.tensor([1.0])
+    refusals = []
     for run in (program, compile_api.compile(program, backend=backend)):
-        with pytest.raises((RuntimeError, IndexError), match=r"[Ll]ong|dtype"):
-            run(x, positions)
+        with pytest.raises((RuntimeError, IndexError), match=r".") as raised:
+            run(torch.arange(1.0, 4.0), torch.tensor([1.0]))
+        refusals.append((raised.type, str(raised.value)))
+    assert refusals[0] == refusals[1]

@@ -27,7 +27,7 @@ SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 AS_KERNELS = "divides_as_kernels"
-"""The key in the ``meta`` of a division of an operator's formula: by zero it is infinite, as in kernels, and no error."""
+"""The key in the ``meta`` of a division of an operator's formula: by zero it is infinite, as in kernels."""
 
 
 class SizeNodes:
