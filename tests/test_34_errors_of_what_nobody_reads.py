@@ -109,9 +109,9 @@ def test_autograds_graph_runs_it_too():
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-@pytest.mark.parametrize("raiser", ["embedding", "index_put", "put", "gather", "index_select", "take", "scatter"])
+@pytest.mark.parametrize("raiser", ["embedding", "index_put", "put"])
 def test_positions_that_are_no_integers_are_refused(raiser, backend):
-    """Torch's fakes take them for some of these."""
+    """Torch's fakes take them, of any version or of older ones."""
 
     def program(x, i):
         RAISERS[raiser](x, i)
