@@ -17,7 +17,7 @@ import capture
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the search is a program of this repository, not a package
 
-from search.documented import DOCUMENTED
+from search.documented import DOCUMENTED, is_within
 from search.findings import Findings
 from search.generator import generate
 from search.judge import differ
@@ -162,6 +162,22 @@ def test_an_infinity_beside_it_hides_no_difference():
     eager, found = (torch.tensor([math.inf, value]) for value in (0.5, 0.51))
     assert differ(observe(a=eager), observe(a=found), lambda: observe(a=eager.double())) is not None
     assert differ(observe(a=eager), observe(a=eager + 1e-7), lambda: observe(a=eager.double())) is None
+
+
+@pytest.mark.parametrize(
+    ("eagers", "ours", "is_told"),
+    [
+        ([7, 6, 7], 6, True),
+        ([7, 7, 7], 6, False),
+        ([(math.inf, 1.0), (math.inf, 1.2)], (math.inf, 1.1), True),
+        ([(math.inf, 1.0), (math.inf, 1.2)], (1.0, 1.1), False),
+    ],
+)
+def test_what_hangs_on_last_bits_is_among_eagers_own_results(eagers, ours, is_told):
+    """Numbers that were read from tensors count as well, and an infinity hides nothing beside it."""
+    held = lambda value: observe(a=torch.tensor(value) if isinstance(value, tuple) else value)
+    (expected, *_), (actual, *_) = held(eagers[0]), held(ours)
+    assert is_within(expected, actual, [held(value) for value in eagers]) == is_told
 
 
 def test_casts_to_halves_are_left_out_of_what_judges():
