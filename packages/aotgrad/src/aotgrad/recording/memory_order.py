@@ -27,7 +27,7 @@ def may_be_laid_out(args: Sequence[object], result: torch.Tensor) -> bool:
 
 def in_this_call(values: Any, fake_mode: FakeTensorMode) -> Any:
     """The same arguments with the sizes that they have in this call: nothing is decided about others by looking at
-    these.  None if only data can tell a size."""
+    these.  None if a size is data-dependent."""
     leaves, structure = pytree.tree_flatten(values)
     try:
         return pytree.tree_unflatten([_fixed(leaf, fake_mode) for leaf in leaves], structure)

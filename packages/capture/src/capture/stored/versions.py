@@ -157,7 +157,7 @@ def opened(data: bytes) -> dict[str, Data]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Summary:
     """A stored version in short: its function, and how much it holds."""
 
     function: Location
@@ -165,10 +165,10 @@ class Told:
     guards: int
 
 
-def told_of(data: bytes) -> Told:
-    """For whoever shows what is kept; raises ``NotStored`` where the bytes are not those of a version."""
+def summary_of(data: bytes) -> Summary:
+    """The summary of a stored version; raises ``NotStored`` where the bytes are not those of a version."""
     body = opened(data)
-    return Told(Location(*body["function"]), body["operators"], len(body["guards"]))
+    return Summary(Location(*body["function"]), body["operators"], len(body["guards"]))
 
 
 class Reading:
