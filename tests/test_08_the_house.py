@@ -516,6 +516,26 @@ def test_a_seventh_of_what_is_written_says_why(folder):
         assert 0.15 <= said / written <= 0.25, f"{place}: {said} of {written} lines"
 
 
+DOCUMENTED = ast.Module | ast.ClassDef | FUNCTIONS
+
+
+def no_first_lines(tree):
+    """First lines of docstrings that ask, or begin with what one would have to know already."""
+    for node in ast.walk(tree):
+        said = (ast.get_docstring(node) or "") if isinstance(node, DOCUMENTED) else ""
+        if re.match(r"(What|Which|Where|How|Whether|The same)\b", said):
+            yield said.splitlines()[0]
+
+
+def test_a_first_line_says_what_the_thing_is():
+    planted = ast.parse(
+        '"""How."""\nclass A:\n    """What.\n\n    Else."""\n    def f():\n        """The same, tidied."""\n'
+    )
+    assert [*no_first_lines(planted)] == ["How.", "What.", "The same, tidied."]
+    assert not [*no_first_lines(ast.parse('def f():\n    """Whatever it is.  The same."""'))]
+    assert [(name, line) for name, tree in modules().items() for line in no_first_lines(tree)] == []
+
+
 # -- tests ------------------------------------------------------------------------------------------------------------
 
 
@@ -529,70 +549,3 @@ def twice(names):
 def test_a_tour_has_one_place_for_each_number(folder):
     assert twice(["test_01_a.py", "test_02_b.py", "test_02_c.py", "test_100_d.py", "test_100_e.py"]) == {"02", "100"}
     assert not twice(path.name for path in (ROOT / folder).glob("test_*.py"))
-
-
-# -- runs of the tests ------------------------------------------------------------------------------------------------
-
-
-CAPTURING = """
-import importlib, sys
-import pytest, torch, capture
-
-def captured(function):
-    return capture.optimize(lambda gm, inputs: gm.forward)(function)
-
-def idle(x):
-    return x
-
-def adding(x):
-    return x + 1
-
-def test_graph():
-    assert captured(adding)(torch.ones(2))[0] == 2
-
-def test_nothing():
-    assert captured(idle)(1) == 1
-
-def test_nothing_and_looked():
-    capture.LOG.clear()
-    assert captured(idle)(1) == 1
-    assert not [each for each in capture.records() if isinstance(each, capture.GraphRecord)]
-
-@pytest.mark.without_graphs("it computes nothing")
-def test_said():
-    assert captured(idle)(1) == 1
-
-@pytest.mark.without_graphs("untrue")
-def test_said_untruly():
-    assert captured(adding)(torch.ones(2))[0] == 2
-
-@pytest.mark.parametrize("function", [idle, adding])
-@pytest.mark.without_graphs("it computes nothing", cases=["idle"])
-def test_said_of_a_case(function):
-    captured(function)(torch.ones(2))
-
-def test_in_its_place(monkeypatch):
-    translate = capture.entry.hook.translate
-    monkeypatch.setattr("capture.entry.hook.translate", lambda *args: translate(*args))
-    assert captured(idle)(1) == 1
-
-def test_module_run_anew():
-    importlib.reload(capture.log)
-    importlib.reload(capture.entry.hook)
-
-def test_nothing_after_it():
-    test_nothing()
-
-def test_graph_after_it():
-    test_graph()
-"""
-
-
-def test_who_evaluates_frames_and_captures_nothing_is_told(tmp_path):
-    """Captured or looked at, or said; and so it is after a test that replaced or ran anew what counts frames."""
-    shutil.copy(ROOT / "conftest.py", tmp_path)
-    (tmp_path / "test_one.py").write_text(CAPTURING)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", tmp_path]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    failed = set(re.findall(r"^FAILED \S*::(\w+)", said, re.MULTILINE))
-    assert failed == {"test_nothing", "test_said_untruly", "test_in_its_place", "test_nothing_after_it"}, said

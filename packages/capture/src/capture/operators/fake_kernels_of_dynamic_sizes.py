@@ -67,7 +67,7 @@ def _convolved_backward(
 
 
 def _viewed(x: Tensor, shape: Sequence[Size]) -> Tensor | None:
-    """The same memory in another shape; None where torch has to tell, or to complain of."""
+    """The view of a fake tensor in another shape; None where torch has to tell, or to complain of."""
     numel = x.numel()
     if (
         x.layout != torch.strided

@@ -259,7 +259,7 @@ def _uninitialised_by_strides(
     dtype: torch.dtype,
     device: object,
 ) -> Tensor | Declined:
-    """As ``uninitialised``, but the library's where the strides leave gaps: results written into it lie so, too."""
+    """``uninitialised`` by strides, or the library's where the strides leave gaps: results written into it do, too."""
     if not is_dense(ctx.sizes.indices(size), ctx.sizes.indices(stride)):
         return Declined("memory with gaps")
     return uninitialised(ctx, size, dtype, device)
