@@ -225,18 +225,18 @@ def test_the_face_asks_engines_for_what_they_show_their_users():
 # -- state of modules -------------------------------------------------------------------------------------------------
 
 TABLES = """
-    aotgrad.recording.custom_ops._ORIGINALS aotgrad.decompositions.registry.OWN aotgrad.pre_autograd.rules.RULES
+    aotgrad.decompositions.registry.OWN aotgrad.pre_autograd.rules.RULES
     aotgrad.recording.own_functions._HAVING_PROGRAMS_RUN
     capture.evaluator.builtin_rules.registry.PURE capture.evaluator.builtin_rules.registry.RULES
     capture.evaluator.builtin_rules.dynamic_floats._RULES capture.evaluator.opcodes.registry.HANDLERS
-    capture.evaluator.wrap_rules.RULES capture.operators.definitions._DEFINED
+    capture.evaluator.wrap_rules.RULES
     capture.operators.dynamic_sizes.symint_operators._DEFINITIONS capture.operators.dynamic_sizes.programs.PROGRAMS
     capture.operators.dynamic_sizes.programs.PROGRAMS_OF_NUMBERS capture.recording.refusals._DOUBTS
     capture.writing.writer._BUILDERS capture.writing.writer._REPLAYS
-    compile_api.backends._BACKENDS compile_api.runtimes.onnx.model.RULES
+    compile_api.backends._BUILT_IN compile_api.runtimes.onnx.model.RULES
     inductor.lowerings.registry.LIBRARY inductor.lowerings.registry.LOWERINGS inductor.lowerings.registry.OF_ANY_SIZE
 """
-"""Filled by decorators, or with definitions that hold for good."""
+"""Filled by decorators, where a module is imported."""
 
 STATE = """
     aotgrad.state.STATE capture.state.PROCESS compile_api.state.STATE cudagraphs.state.STATE inductor.state.STATE
