@@ -138,6 +138,29 @@ def test_imports_are_seen_inside_of_functions_and_as_texts(text):
     assert "capture.entry.hook" in imported("capture.guards.guard", ast.parse(text))
 
 
+# -- calls in C -------------------------------------------------------------------------------------------------------
+
+
+def calls_between(texts):
+    """Of each file of C the other ones whose functions it names; what a file keeps to itself is `static`."""
+    bare = {name: re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\])*"', " ", text, flags=re.DOTALL) for name, text in texts.items()}
+    given = re.compile(r"^(?!static\b)[\w *]+\n(\w+)\([^;{]*\)\s*\n\{", re.MULTILINE)
+    home = {function: name for name, text in bare.items() for function in given.findall(text)}
+    return {
+        name: {home[word] for word in re.findall(r"\w+", text) if word in home} - {name} for name, text in bare.items()
+    }
+
+
+def test_no_calls_in_a_circle_in_the_engine():
+    two = {"a.c": "int\nf(void)\n{\n    return 1;\n}\n", "b.c": "static int\ng(void)\n{\n    return f();\n}\n"}
+    assert calls_between(two) == {"a.c": set(), "b.c": {"a.c"}}
+    closed = {"a.c": two["a.c"].replace("1", "g()"), "b.c": two["b.c"].replace("static ", "")}
+    assert circle(calls_between(closed)), "one is seen"
+    texts = {path.name: path.read_text() for path in ROOT.glob("packages/capture/csrc/*.c")}
+    assert "walk.c" in calls_between(texts)["cache.c"]
+    assert circle(calls_between(texts)) is None
+
+
 # -- rooms ------------------------------------------------------------------------------------------------------------
 
 
