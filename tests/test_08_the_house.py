@@ -564,11 +564,23 @@ def test_a_first_line_says_what_the_thing_is():
 
 def twice(names):
     """Numbers that more than one of these files has."""
-    numbers = Counter(re.findall(r"^test_(\d+)_", "\n".join(names), re.MULTILINE))
-    return {number for number, count in numbers.items() if count > 1}
+    return {number for number, count in Counter(numbers(names)).items() if count > 1}
+
+
+def numbers(names):
+    return re.findall(r"^test_(\d+)_", "\n".join(names), re.MULTILINE)
+
+
+def is_in_order(names):
+    """True if the files are listed, by their names, in the order of their numbers."""
+    listed = [int(number) for number in numbers(sorted(names))]
+    return listed == sorted(listed)
 
 
 @pytest.mark.parametrize("folder", ["tests", "packages/aotgrad/tests", "packages/capture/tests"])
 def test_a_tour_has_one_place_for_each_number(folder):
     assert twice(["test_01_a.py", "test_02_b.py", "test_02_c.py", "test_100_d.py", "test_100_e.py"]) == {"02", "100"}
-    assert not twice(path.name for path in (ROOT / folder).glob("test_*.py"))
+    assert not is_in_order(["test_10_a.py", "test_11_b.py", "test_100_c.py"])
+    names = [path.name for path in (ROOT / folder).glob("test_*.py")]
+    assert not twice(names)
+    assert is_in_order(names), "there are two digits: what is one more belongs to a subject that has a file"
