@@ -17,7 +17,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Protocol
 
 from capture.bytecode.resume import Continuations
 from capture.errors import Location
@@ -42,14 +41,6 @@ from capture.writing.restart import Failures, left_to_cpython
 from capture.writing.results import Expected
 
 _HEAD = b"compile-api capture 1\n"
-
-
-class Describing(Protocol):
-    """The part of a backend that stores its compiled callables."""
-
-    def describe(self, compiled: object) -> Data: ...
-
-    def take_up(self, data: Data) -> Callable[..., object] | None: ...
 
 
 @dataclass(frozen=True, slots=True)

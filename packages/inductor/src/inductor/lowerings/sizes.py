@@ -126,6 +126,7 @@ class Sizes:
         if expr.is_Symbol or expr.is_Integer:
             return False
         if expr not in self.ones:
+            # Imported here, as static sizes need no sympy, which torch imports with it.
             from torch.fx.experimental.symbolic_shapes import statically_known_true
 
             self.ones[expr] = bool(statically_known_true(value == 1))
