@@ -416,7 +416,7 @@ class Memory(nn.Module):
         with torch.no_grad():
             oldest = self.age.argmax()
             self.slots.mul_(0.9)
-            # The index is a tensor: which slot is written only data can tell.
+            # The index is a tensor: which slot is written is data-dependent.
             self.slots[oldest] = x.mean(0)
             self.age += 1
             self.age[oldest] = 0

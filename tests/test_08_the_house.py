@@ -138,6 +138,29 @@ def test_imports_are_seen_inside_of_functions_and_as_texts(text):
     assert "capture.entry.hook" in imported("capture.guards.guard", ast.parse(text))
 
 
+# -- calls in C -------------------------------------------------------------------------------------------------------
+
+
+def calls_between(texts):
+    """Of each file of C the other ones whose functions it names; what a file keeps to itself is `static`."""
+    bare = {name: re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\])*"', " ", text, flags=re.DOTALL) for name, text in texts.items()}
+    given = re.compile(r"^(?!static\b)[\w *]+\n(\w+)\([^;{]*\)\s*\n\{", re.MULTILINE)
+    home = {function: name for name, text in bare.items() for function in given.findall(text)}
+    return {
+        name: {home[word] for word in re.findall(r"\w+", text) if word in home} - {name} for name, text in bare.items()
+    }
+
+
+def test_no_calls_in_a_circle_in_the_engine():
+    two = {"a.c": "int\nf(void)\n{\n    return 1;\n}\n", "b.c": "static int\ng(void)\n{\n    return f();\n}\n"}
+    assert calls_between(two) == {"a.c": set(), "b.c": {"a.c"}}
+    closed = {"a.c": two["a.c"].replace("1", "g()"), "b.c": two["b.c"].replace("static ", "")}
+    assert circle(calls_between(closed)), "one is seen"
+    texts = {path.name: path.read_text() for path in ROOT.glob("packages/capture/csrc/*.c")}
+    assert "walk.c" in calls_between(texts)["cache.c"]
+    assert circle(calls_between(texts)) is None
+
+
 # -- rooms ------------------------------------------------------------------------------------------------------------
 
 
@@ -225,18 +248,18 @@ def test_the_face_asks_engines_for_what_they_show_their_users():
 # -- state of modules -------------------------------------------------------------------------------------------------
 
 TABLES = """
-    aotgrad.recording.custom_ops._ORIGINALS aotgrad.decompositions.registry.OWN aotgrad.pre_autograd.rules.RULES
+    aotgrad.decompositions.registry.OWN aotgrad.pre_autograd.rules.RULES
     aotgrad.recording.own_functions._HAVING_PROGRAMS_RUN
     capture.evaluator.builtin_rules.registry.PURE capture.evaluator.builtin_rules.registry.RULES
     capture.evaluator.builtin_rules.dynamic_floats._RULES capture.evaluator.opcodes.registry.HANDLERS
-    capture.evaluator.wrap_rules.RULES capture.operators.definitions._DEFINED
+    capture.evaluator.wrap_rules.RULES
     capture.operators.dynamic_sizes.symint_operators._DEFINITIONS capture.operators.dynamic_sizes.programs.PROGRAMS
     capture.operators.dynamic_sizes.programs.PROGRAMS_OF_NUMBERS capture.recording.refusals._DOUBTS
     capture.writing.writer._BUILDERS capture.writing.writer._REPLAYS
-    compile_api.backends._BACKENDS compile_api.runtimes.onnx.model.RULES
+    compile_api.backends._BUILT_IN compile_api.runtimes.onnx.model.RULES
     inductor.lowerings.registry.LIBRARY inductor.lowerings.registry.LOWERINGS inductor.lowerings.registry.OF_ANY_SIZE
 """
-"""Filled by decorators, or with definitions that hold for good."""
+"""Filled by decorators, where a module is imported."""
 
 STATE = """
     aotgrad.state.STATE capture.state.PROCESS compile_api.state.STATE cudagraphs.state.STATE inductor.state.STATE
@@ -516,83 +539,48 @@ def test_a_seventh_of_what_is_written_says_why(folder):
         assert 0.15 <= said / written <= 0.25, f"{place}: {said} of {written} lines"
 
 
+DOCUMENTED = ast.Module | ast.ClassDef | FUNCTIONS
+
+
+def no_first_lines(tree):
+    """First lines of docstrings that ask, or begin with what one would have to know already."""
+    for node in ast.walk(tree):
+        said = (ast.get_docstring(node) or "") if isinstance(node, DOCUMENTED) else ""
+        if re.match(r"(What|Which|Where|How|Whether|The same)\b", said):
+            yield said.splitlines()[0]
+
+
+def test_a_first_line_says_what_the_thing_is():
+    planted = ast.parse(
+        '"""How."""\nclass A:\n    """What.\n\n    Else."""\n    def f():\n        """The same, tidied."""\n'
+    )
+    assert [*no_first_lines(planted)] == ["How.", "What.", "The same, tidied."]
+    assert not [*no_first_lines(ast.parse('def f():\n    """Whatever it is.  The same."""'))]
+    assert [(name, line) for name, tree in modules().items() for line in no_first_lines(tree)] == []
+
+
 # -- tests ------------------------------------------------------------------------------------------------------------
 
 
 def twice(names):
     """Numbers that more than one of these files has."""
-    numbers = Counter(re.findall(r"^test_(\d+)_", "\n".join(names), re.MULTILINE))
-    return {number for number, count in numbers.items() if count > 1}
+    return {number for number, count in Counter(numbers(names)).items() if count > 1}
+
+
+def numbers(names):
+    return re.findall(r"^test_(\d+)_", "\n".join(names), re.MULTILINE)
+
+
+def is_in_order(names):
+    """True if the files are listed, by their names, in the order of their numbers."""
+    listed = [int(number) for number in numbers(sorted(names))]
+    return listed == sorted(listed)
 
 
 @pytest.mark.parametrize("folder", ["tests", "packages/aotgrad/tests", "packages/capture/tests"])
 def test_a_tour_has_one_place_for_each_number(folder):
     assert twice(["test_01_a.py", "test_02_b.py", "test_02_c.py", "test_100_d.py", "test_100_e.py"]) == {"02", "100"}
-    assert not twice(path.name for path in (ROOT / folder).glob("test_*.py"))
-
-
-# -- runs of the tests ------------------------------------------------------------------------------------------------
-
-
-CAPTURING = """
-import importlib, sys
-import pytest, torch, capture
-
-def captured(function):
-    return capture.optimize(lambda gm, inputs: gm.forward)(function)
-
-def idle(x):
-    return x
-
-def adding(x):
-    return x + 1
-
-def test_graph():
-    assert captured(adding)(torch.ones(2))[0] == 2
-
-def test_nothing():
-    assert captured(idle)(1) == 1
-
-def test_nothing_and_looked():
-    capture.LOG.clear()
-    assert captured(idle)(1) == 1
-    assert not [each for each in capture.records() if isinstance(each, capture.GraphRecord)]
-
-@pytest.mark.without_graphs("it computes nothing")
-def test_said():
-    assert captured(idle)(1) == 1
-
-@pytest.mark.without_graphs("untrue")
-def test_said_untruly():
-    assert captured(adding)(torch.ones(2))[0] == 2
-
-@pytest.mark.parametrize("function", [idle, adding])
-@pytest.mark.without_graphs("it computes nothing", cases=["idle"])
-def test_said_of_a_case(function):
-    captured(function)(torch.ones(2))
-
-def test_in_its_place(monkeypatch):
-    translate = capture.entry.hook.translate
-    monkeypatch.setattr("capture.entry.hook.translate", lambda *args: translate(*args))
-    assert captured(idle)(1) == 1
-
-def test_module_run_anew():
-    importlib.reload(capture.log)
-    importlib.reload(capture.entry.hook)
-
-def test_nothing_after_it():
-    test_nothing()
-
-def test_graph_after_it():
-    test_graph()
-"""
-
-
-def test_who_evaluates_frames_and_captures_nothing_is_told(tmp_path):
-    """Captured or looked at, or said; and so it is after a test that replaced or ran anew what counts frames."""
-    shutil.copy(ROOT / "conftest.py", tmp_path)
-    (tmp_path / "test_one.py").write_text(CAPTURING)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", tmp_path]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    failed = set(re.findall(r"^FAILED \S*::(\w+)", said, re.MULTILINE))
-    assert failed == {"test_nothing", "test_said_untruly", "test_in_its_place", "test_nothing_after_it"}, said
+    assert not is_in_order(["test_10_a.py", "test_11_b.py", "test_100_c.py"])
+    names = [path.name for path in (ROOT / folder).glob("test_*.py")]
+    assert not twice(names)
+    assert is_in_order(names), "there are two digits: what is one more belongs to a subject that has a file"

@@ -1,4 +1,4 @@
-"""Numbers and sizes that only the data can tell, through all packages: right for every input, and one graph."""
+"""Data-dependent numbers and sizes through all packages: right for every input, and one graph."""
 
 import pytest
 import torch

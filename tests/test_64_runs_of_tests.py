@@ -1,4 +1,5 @@
-"""What the root's conftest does for every run: a line of progress, and sweeps of which a part is drawn."""
+"""What the root's conftest does for every run: a line of progress, sweeps of which a part is drawn, and graphs
+that have to be captured where frames are evaluated."""
 
 import os
 import re
@@ -35,3 +36,67 @@ def test_sweeps_can_be_drawn(tmp_path):
     cases = [re.findall(r"test_one.py::\S+", said) for said in seen]
     assert cases[0] == cases[1] != cases[2]
     assert all(any("test_alone" in case for case in found) for found in cases)
+
+
+CAPTURING = """
+import importlib, sys
+import pytest, torch, capture
+
+def captured(function):
+    return capture.optimize(lambda gm, inputs: gm.forward)(function)
+
+def idle(x):
+    return x
+
+def adding(x):
+    return x + 1
+
+def test_graph():
+    assert captured(adding)(torch.ones(2))[0] == 2
+
+def test_nothing():
+    assert captured(idle)(1) == 1
+
+def test_nothing_and_looked():
+    capture.LOG.clear()
+    assert captured(idle)(1) == 1
+    assert not [each for each in capture.records() if isinstance(each, capture.GraphRecord)]
+
+@pytest.mark.without_graphs("it computes nothing")
+def test_said():
+    assert captured(idle)(1) == 1
+
+@pytest.mark.without_graphs("untrue")
+def test_said_untruly():
+    assert captured(adding)(torch.ones(2))[0] == 2
+
+@pytest.mark.parametrize("function", [idle, adding])
+@pytest.mark.without_graphs("it computes nothing", cases=["idle"])
+def test_said_of_a_case(function):
+    captured(function)(torch.ones(2))
+
+def test_in_its_place(monkeypatch):
+    translate = capture.entry.hook.translate
+    monkeypatch.setattr("capture.entry.hook.translate", lambda *args: translate(*args))
+    assert captured(idle)(1) == 1
+
+def test_module_run_anew():
+    importlib.reload(capture.log)
+    importlib.reload(capture.entry.hook)
+
+def test_nothing_after_it():
+    test_nothing()
+
+def test_graph_after_it():
+    test_graph()
+"""
+
+
+def test_who_evaluates_frames_and_captures_nothing_is_told(tmp_path):
+    """Captured or looked at, or said; and so it is after a test that replaced or ran anew what counts frames."""
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    (tmp_path / "test_one.py").write_text(CAPTURING)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", tmp_path]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    failed = set(re.findall(r"^FAILED \S*::(\w+)", said, re.MULTILINE))
+    assert failed == {"test_nothing", "test_said_untruly", "test_in_its_place", "test_nothing_after_it"}, said

@@ -11,7 +11,7 @@ import compile_api
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # those of the operators, and of functions left to eager
-    pytest.mark.without_graphs("sizes that only the data tells are left to eager", cases="some"),
+    pytest.mark.without_graphs("data-dependent sizes are left to eager", cases="some"),
 ]
 FAMILIES = ("empty", "linalg", "jiterator", "lu", "eig", "svd", "qr", "cholesky", "inverse", "det", "ormqr", "solve")
 # Eager draws, does not end, or makes a degree of NaN, which is any number.

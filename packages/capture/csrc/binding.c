@@ -9,8 +9,6 @@ Binding binding;
 
 const char *const bit_names[BITS] = {"is_neg", "is_conj", "_is_zerotensor"};
 
-static Word generations;
-
 bool
 readable_in_c(PyTypeObject *type)
 {
@@ -105,7 +103,7 @@ bind_tensors(PyObject *module, PyObject *const *args, Py_ssize_t count)
         (void)take_address(args[1], bit_names[bit], &binding.bits[bit]);
     }
     take_memory(args[1]);
-    binding.generation = complete ? ++generations : 0;
+    binding.generation = complete ? ++binding.bindings : 0;
     binding.offset = offset;
     Py_XSETREF(binding.types, types);
     Py_XSETREF(binding.requires_grad, common_getter(types));

@@ -20,6 +20,7 @@ extern const char *const bit_names[BITS]; /* the methods that tell */
 
 /* Set once torch is there. */
 typedef struct {
+    Word bindings; /* so far: each has a generation of its own */
     Word generation; /* numbers learned under another binding do not count; 0: by attributes only */
     Py_ssize_t offset;
     PyObject *types; /* the exact types that may be read in C: their attributes are torch's own */

@@ -24,8 +24,6 @@ struct CodeState {
     uint64_t changes; /* grows with every change of the records, so that a walk over them can tell */
 };
 
-static Py_ssize_t extra_index;
-
 static void
 record_free(OwnerRecord *record)
 {
@@ -55,8 +53,8 @@ state_free(void *memory)
 int
 cache_start(void)
 {
-    extra_index = request_code_extra(state_free);
-    if (extra_index < 0) {
+    engine.extra_index = request_code_extra(state_free);
+    if (engine.extra_index < 0) {
         PyErr_SetString(PyExc_ImportError, "capture._engine: no slot left for data on code objects");
         return -1;
     }
@@ -67,7 +65,7 @@ CodeState *
 cache_state(PyCodeObject *code)
 {
     void *state = NULL;
-    (void)get_code_extra((PyObject *)code, extra_index, &state); /* fails only for what is no code object */
+    (void)get_code_extra((PyObject *)code, engine.extra_index, &state); /* fails only for what is no code object */
     return state;
 }
 
@@ -94,7 +92,7 @@ state_for_change(PyCodeObject *code)
     if (state == NULL) {
         PyErr_NoMemory();
     }
-    else if (set_code_extra((PyObject *)code, extra_index, state) < 0) {
+    else if (set_code_extra((PyObject *)code, engine.extra_index, state) < 0) {
         PyMem_Free(state);
         state = NULL;
     }

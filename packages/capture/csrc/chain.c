@@ -15,35 +15,12 @@
    The numbers of dicts are never used twice, but addresses are.  So an object counts as the same only if a dict in the
    same state held it all along, or if its own dict is in the same state; and a class, which no step holds, by a weak
    reference. */
+#include "chain.h"
+
 #include "binding.h"
-#include "guards.h"
 #include "object_compat.h"
 
 #include <string.h>
-
-typedef struct {
-    const void *place; /* of a word in an object that is alive while all steps before hold */
-    Word content;
-} Step;
-
-typedef struct {
-    const Node *node;   /* walked from the object, its parent; NULL: the check is made on the object */
-    const Check *check;
-    PyObject *object;   /* borrowed */
-} Due;
-
-struct Chain {
-    PyObject *value; /* borrowed, and only compared */
-    struct {
-        PyTypeObject *type; /* borrowed, and only compared */
-        PyObject *alive;    /* a weak reference */
-    } *classes; /* those of the objects, each once */
-    Py_ssize_t class_count;
-    Step *steps;
-    const Word **states; /* those of the steps that are held */
-    Due *kept, *tensors, *rest;
-    Py_ssize_t step_count, state_count, kept_count, tensor_count, rest_count;
-};
 
 #define FEWEST 8 /* nodes that make a chain worth its while */
 
@@ -345,7 +322,7 @@ chain_record(const Node *node, PyObject *value)
     return chain;
 }
 
-/* -- following --------------------------------------------------------------------------------------------------- */
+/* -- looking again --------------------------------------------------------------------------------------------------- */
 
 /* Whether nothing has changed since; runs no code. */
 bool
@@ -365,36 +342,4 @@ chain_holds(const Chain *chain, PyObject *value)
         }
     }
     return true;
-}
-
-/* What has to be looked at in any case; the first check that fails, or NULL. */
-const Check *
-chain_follow(const Chain *chain, Guards *guards, const Call *call)
-{
-    for (Py_ssize_t i = 0; i < chain->kept_count; i++) {
-        keep(chain->kept[i].check, chain->kept[i].object, call);
-    }
-    for (Py_ssize_t i = 0; i < chain->tensor_count; i++) {
-        const Due *tensor = &chain->tensors[i];
-        if (!tensor->check->passes(tensor->check, tensor->object, call)) {
-            return tensor->check;
-        }
-    }
-    for (Py_ssize_t i = 0; i < chain->rest_count; i++) {
-        Py_INCREF(chain->rest[i].object);
-    }
-    const Check *failed = NULL;
-    for (Py_ssize_t i = 0; failed == NULL && i < chain->rest_count; i++) {
-        const Due *due = &chain->rest[i];
-        if (due->node != NULL) {
-            failed = guards_walk(guards, (Node *)due->node, due->object, call);
-        }
-        else if (!due->check->passes(due->check, due->object, call)) {
-            failed = due->check;
-        }
-    }
-    for (Py_ssize_t i = 0; i < chain->rest_count; i++) {
-        Py_DECREF(chain->rest[i].object);
-    }
-    return failed;
 }

@@ -5,13 +5,14 @@
      engine.c    the state of the process
      module.c    the Python module: names, start-up, decisions
      region.c    Region and Outside: which configuration is active on this thread, and while what runs
-     rest.c      Rest: a call left to whoever entered the function
+     rest.c      Rest: a call left to whoever entered the function, who is hook.c
      uninterrupted.c  Uninterrupted: a call after which no other thread runs
      refill.c    containers that get their contents, all at once
      hook.c      the frame evaluator: one Python frame comes in, its compiled form or the frame itself runs
      cache.c     what is known about a code object, kept in the code object's extra slot
      guarded.c   GuardedCode: transformed code and the guards it relies on
-     guards.c    the guard tree: built from plain data, walked on every call
+     guards.c    the guard tree: built from plain data
+     walk.c      the walk over it, on every call
      chain.c     dependency chains: what a walk relied on, so that where nothing changed there is no need for another
      watch.c     the states of dicts where CPython keeps no numbers of them
      checks.c    the single checks a guard tree is made of
@@ -66,6 +67,11 @@ typedef struct {
     unsigned long long hits, review; /* at the hit of this number the translator is asked again; 0: never */
 } GuardedCode;
 
+typedef struct {
+    PyObject_VAR_HEAD
+    PyObject *items[1]; /* the function and its arguments; NULL once handed over */
+} Rest;
+
 /* Process-wide, because CPython allows one evaluator and because the types must be the same whenever the module is
    imported anew.  Only the main interpreter may load the module. */
 typedef struct {
@@ -81,9 +87,14 @@ typedef struct {
     PyObject *skip_always;
     PyObject *translator;
     PyObject *peer_switch; /* exchanges what torch's own compiler is to do with this thread's frames */
+    Py_ssize_t extra_index; /* of the slot of code objects that cache.c has */
+    bool regions_off; /* regions call their functions as if they were not there: the stance "force_eager" */
+    int threads_with_config;
+    _PyFrameEvalFunction evaluator_before; /* the one that was there when ours was installed */
+    unsigned long long frames, hits, misses, too_deep; /* counted by the hook */
 } Engine;
 
-extern Engine engine; /* engine.c */
+extern Engine engine __attribute__((visibility("hidden"))); /* engine.c */
 
 /* References that do not keep their target alive where its type allows that; not for weak references themselves. */
 static inline PyObject *
@@ -108,12 +119,10 @@ argument_slots(PyCodeObject *code)
 
 /* region.c */
 extern PyType_Spec region_spec, outside_spec;
-void engine_switch_regions(int off); /* off: regions call their functions as if they were not there */
 
 /* rest.c */
 extern PyType_Spec rest_spec;
 PyObject *rest_new(PyObject *module, PyObject *const *items, Py_ssize_t count);
-PyObject *rest_finish(PyObject *result);
 
 /* uninterrupted.c */
 extern PyType_Spec uninterrupted_spec;
@@ -124,8 +133,6 @@ PyObject *refill_mapping(PyObject *module, PyObject *args);
 PyObject *refill_sequence(PyObject *module, PyObject *args);
 
 /* hook.c */
-/* The next frame of this function takes these references over; NULL: none does any more. */
-void hand_over(PyObject *function, PyObject **args, Py_ssize_t count);
 PyObject *active_config(void);                /* borrowed; NULL when capture is off on this thread */
 bool has_other_evaluator(void);              /* whether somebody else sees the frames that we do not run */
 PyObject *switch_config(PyObject *config);    /* makes it active, returns the one it replaces; borrowed both */
@@ -162,6 +169,8 @@ bool guarded_code_is_owned_by(const GuardedCode *entry, PyObject *owner);
 
 /* guards.c */
 extern PyType_Spec guards_spec;
+
+/* walk.c */
 bool guards_pass(Guards *guards, const Call *call);
 
 #endif

@@ -55,14 +55,11 @@ int check_traverse(Check *check, visitproc visit, void *arg);
 void check_clear(Check *check);
 void keep(const Check *check, PyObject *value, const Call *call); /* in its slot, for relations */
 
-/* guards.c: the first check that fails at or below the node, or NULL. */
-const Check *guards_walk(Guards *guards, Node *node, PyObject *parent, const Call *call);
+/* walk.c */
+const Check *guards_first_failing(Guards *guards, const Call *call, bool reorder); /* or NULL */
+int guards_collect_failures(Guards *guards, const Call *call, PyObject *found); /* their indices, in a list */
 
 /* chain.c */
-bool chain_is_worth_it(const Node *node);
-Chain *chain_record(const Node *node, PyObject *value);
-bool chain_holds(const Chain *chain, PyObject *value);
-const Check *chain_follow(const Chain *chain, Guards *guards, const Call *call);
 void chain_free(Chain *chain);
 
 /* tensors.c */

@@ -26,12 +26,6 @@ static _Thread_local struct {
     Py_ssize_t count;
 } handed;
 
-static int threads_with_config;
-static _PyFrameEvalFunction evaluator_before;
-static struct {
-    unsigned long long frames, hits, misses, too_deep;
-} counters;
-
 static PyObject *evaluate(PyThreadState *tstate, Frame *frame, int throwing);
 
 Observers
@@ -63,7 +57,8 @@ active_config(void)
     return here.config;
 }
 
-void
+/* The next frame of this function takes these references over; NULL: none does any more. */
+static void
 hand_over(PyObject *function, PyObject **args, Py_ssize_t count)
 {
     handed.function = function;
@@ -90,7 +85,7 @@ install(void)
 {
     _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(engine.interp);
     if (current != evaluate) {
-        evaluator_before = current;
+        engine.evaluator_before = current;
         _PyInterpreterState_SetEvalFrameFunc(engine.interp, evaluate);
     }
 }
@@ -99,7 +94,7 @@ bool
 has_other_evaluator(void)
 {
     _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(engine.interp);
-    return (current == evaluate ? evaluator_before : current) != _PyEval_EvalFrameDefault;
+    return (current == evaluate ? engine.evaluator_before : current) != _PyEval_EvalFrameDefault;
 }
 
 static void
@@ -107,7 +102,7 @@ uninstall(void)
 {
     /* Somebody else's evaluator on top of ours stays.  Should it go on calling ours, ours just passes frames on. */
     if (_PyInterpreterState_GetEvalFrameFunc(engine.interp) == evaluate) {
-        _PyInterpreterState_SetEvalFrameFunc(engine.interp, evaluator_before);
+        _PyInterpreterState_SetEvalFrameFunc(engine.interp, engine.evaluator_before);
     }
 }
 
@@ -117,12 +112,12 @@ switch_config(PyObject *config)
     PyObject *previous = here.config;
     here.config = config;
     if (previous == NULL && config != NULL) {
-        if (threads_with_config++ == 0) {
+        if (engine.threads_with_config++ == 0) {
             install();
         }
     }
     else if (previous != NULL && config == NULL) {
-        if (--threads_with_config == 0) {
+        if (--engine.threads_with_config == 0) {
             uninstall();
         }
     }
@@ -132,8 +127,8 @@ switch_config(PyObject *config)
 void
 forget_other_threads(void)
 {
-    threads_with_config = here.config != NULL;
-    if (threads_with_config == 0) {
+    engine.threads_with_config = here.config != NULL;
+    if (engine.threads_with_config == 0) {
         uninstall();
     }
 }
@@ -143,11 +138,11 @@ forget_other_threads(void)
 static PyObject *
 pass_on(PyThreadState *tstate, Frame *frame, int throwing)
 {
-    if (evaluator_before == _PyEval_EvalFrameDefault) {
+    if (engine.evaluator_before == _PyEval_EvalFrameDefault) {
         return _PyEval_EvalFrameDefault(tstate, frame, throwing);
     }
     here.passed_on = frame;
-    PyObject *result = evaluator_before(tstate, frame, throwing);
+    PyObject *result = engine.evaluator_before(tstate, frame, throwing);
     here.passed_on = NULL;
     return result;
 }
@@ -163,7 +158,7 @@ run(PyThreadState *tstate, Frame *frame, int throwing)
         here.depth--;
     }
     else {
-        counters.too_deep++;
+        engine.too_deep++;
         PyObject *previous = switch_config(NULL);
         result = pass_on(tstate, frame, throwing);
         switch_config(previous);
@@ -316,19 +311,42 @@ run_candidate(PyThreadState *tstate, Frame *frame, PyObject *config, PyCodeObjec
     if (state != NULL && (cache_runs_as_is(state) || cache_runs_outside(state))) {
         return run_plain(tstate, frame, code);
     }
-    counters.frames++;
+    engine.frames++;
     Call call = {frame_function(frame), frame_arguments(frame), argument_slots(code)};
     GuardedCode *entry = NULL;
     Lookup lookup = state == NULL ? UNKNOWN : look_up(state, config, &call, &entry);
     if (lookup == FOUND) {
-        counters.hits++;
+        engine.hits++;
         return run_entry(tstate, frame, entry, &call);
     }
     if (lookup == SKIPPED || engine.translator == NULL) {
         return run(tstate, frame, 0);
     }
-    counters.misses++;
+    engine.misses++;
     return miss(tstate, frame, config, &call);
+}
+
+/* Does what is left to do, until there is a result.  Consumes what is given, which may be NULL. */
+static PyObject *
+finish(PyObject *result)
+{
+    while (result != NULL && Py_IS_TYPE(result, engine.rest_type)) {
+        Rest *rest = (Rest *)result;
+        if (rest->items[0] == NULL) {
+            PyErr_SetString(PyExc_RuntimeError, "this rest was done already");
+            Py_DECREF(rest);
+            return NULL;
+        }
+        PyObject *function = rest->items[0];
+        Py_ssize_t count = Py_SIZE(rest) - 1;
+        rest->items[0] = NULL;
+        hand_over(function, rest->items + 1, count);
+        result = PyObject_Vectorcall(function, rest->items + 1, (size_t)count, NULL);
+        hand_over(NULL, NULL, 0);
+        Py_DECREF(function);
+        Py_DECREF(rest);
+    }
+    return result;
 }
 
 static PyObject *
@@ -349,12 +367,12 @@ evaluate(PyThreadState *tstate, Frame *frame, int throwing)
     }
     PyObject *result = run_candidate(tstate, frame, config, code);
     /* What is left is done when the frame is off the stack: the program sees its caller below what is left of it. */
-    return is_rest ? result : rest_finish(result);
+    return is_rest ? result : finish(result);
 }
 
 PyObject *
 hook_counters(void)
 {
-    return Py_BuildValue("{s:K, s:K, s:K, s:K}", "frames", counters.frames, "hits", counters.hits, "misses",
-                         counters.misses, "too deep", counters.too_deep);
+    return Py_BuildValue("{s:K, s:K, s:K, s:K}", "frames", engine.frames, "hits", engine.hits, "misses",
+                         engine.misses, "too deep", engine.too_deep);
 }

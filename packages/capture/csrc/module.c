@@ -136,7 +136,7 @@ switch_regions_method(PyObject *module, PyObject *on)
     if (truth < 0) {
         return NULL;
     }
-    engine_switch_regions(!truth);
+    engine.regions_off = !truth;
     Py_RETURN_NONE;
 }
 

@@ -16,15 +16,6 @@ typedef struct {
     PyObject *weakrefs;
 } Wrapper;
 
-/* While set, regions call their functions as if they were not there: the stance "force_eager". */
-static int regions_off = 0;
-
-void
-engine_switch_regions(int off)
-{
-    regions_off = off;
-}
-
 /* Where torch's own compiler evaluates frames too, it is to leave those of a region alone, as its own `disable` has it.
    What it was to do comes back; NULL where it was to do nothing, or with an error. */
 static PyObject *
@@ -62,7 +53,7 @@ static PyObject *
 wrapper_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
 {
     Wrapper *self = (Wrapper *)op;
-    bool captures = self->config != NULL && !regions_off;
+    bool captures = self->config != NULL && !engine.regions_off;
     PyObject *peer = captures ? silence_peer() : NULL;
     if (captures && PyErr_Occurred()) {
         return NULL;

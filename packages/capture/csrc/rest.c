@@ -1,4 +1,4 @@
-/* Rest: a call that transformed code leaves to whoever entered the function, and the loop that does such calls.
+/* Rest: a call that transformed code leaves to whoever entered the function: the hook, which does such calls in a loop.
 
    Transformed code that called its continuation would stand between that and the function's caller, where the program
    sees it: sys._getframe(1), warnings with a stacklevel, tracebacks.  A continuation that called the next one would let
@@ -8,11 +8,6 @@
 #include "engine.h"
 
 #include <stddef.h>
-
-typedef struct {
-    PyObject_VAR_HEAD
-    PyObject *items[1]; /* the function and its arguments; NULL once handed over */
-} Rest;
 
 PyObject *
 rest_new(PyObject *module, PyObject *const *items, Py_ssize_t count)
@@ -78,26 +73,3 @@ PyType_Spec rest_spec = {
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = rest_slots,
 };
-
-/* Does what is left to do, until there is a result.  Consumes what is given, which may be NULL. */
-PyObject *
-rest_finish(PyObject *result)
-{
-    while (result != NULL && Py_IS_TYPE(result, engine.rest_type)) {
-        Rest *rest = (Rest *)result;
-        if (rest->items[0] == NULL) {
-            PyErr_SetString(PyExc_RuntimeError, "this rest was done already");
-            Py_DECREF(rest);
-            return NULL;
-        }
-        PyObject *function = rest->items[0];
-        Py_ssize_t count = Py_SIZE(rest) - 1;
-        rest->items[0] = NULL;
-        hand_over(function, rest->items + 1, count);
-        result = PyObject_Vectorcall(function, rest->items + 1, (size_t)count, NULL);
-        hand_over(NULL, NULL, 0);
-        Py_DECREF(function);
-        Py_DECREF(rest);
-    }
-    return result;
-}

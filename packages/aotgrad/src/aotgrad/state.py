@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from aotgrad.torch_versions import OpOverload
 from aotgrad.traced_generator import TracedGenerator
 
 
@@ -35,6 +36,9 @@ class State:
     defining_operators: threading.Lock = field(default_factory=threading.Lock)
     """Held while operators are defined: torch knows an operator once, and those of recurrent networks, and twins of
     custom ones, are defined when the first is met."""
+
+    originals_of_twins: dict[OpOverload, OpOverload] = field(default_factory=dict)
+    """The custom operator that each functional twin was defined for (``recording.custom_ops``)."""
 
     dropout_of_cudnn: dict[torch.device, tuple[torch.Tensor, torch.cuda.Event]] = field(default_factory=dict)
     """The random state that cuDNN's networks on a device draw from, and the event after which the last of them has

@@ -58,7 +58,7 @@ from capture.reasons import Reason
 from capture.signals import carried as carry_deliveries
 from capture.signals import let_through as let_deliveries_through
 from capture.stored.contents import NotStored
-from capture.stored.versions import told_of
+from capture.stored.versions import summary_of
 
 __version__ = "0.1.0"
 __all__ = [
@@ -115,7 +115,7 @@ __all__ = [
     "reset",
     "run",
     "set_stance",
-    "told_of",
+    "summary_of",
     "torchs_graph_break",
     "translations_of",
     "triton_kernel_name",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from capture.forks import CollectionPause
 from capture.log import Log
 from capture.once_only import OnceOnly
 from capture.options import ProgramSettings
+from capture.torch_versions import OpOverloadPacket
 
 
 class Notice(Protocol):
@@ -93,6 +94,9 @@ class State:
     collection_pause: CollectionPause = field(default_factory=CollectionPause)
     defining_operators: threading.RLock = field(default_factory=threading.RLock)
     """Held while an operator is defined: torch refuses a second definition."""
+    operators: dict[Hashable, OpOverloadPacket] = field(default_factory=dict)
+    """The operators that capture defined, by key (``operators.definitions``).  Torch keeps them as long as the process
+    lives, so a state that replaces another one takes these over."""
     checkpoints: weakref.WeakKeyDictionary[object, object] = field(default_factory=weakref.WeakKeyDictionary)
     """The graphs that ran within checkpoints around compiled functions (``recording.outer_checkpoints``)."""
     tracing_kernels: ReplacedMethods = field(default_factory=ReplacedMethods)

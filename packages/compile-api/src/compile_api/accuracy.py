@@ -290,7 +290,7 @@ def _given(inputs: Sequence[object]) -> list[Any]:
 
 
 def _cotangent(output: torch.Tensor) -> torch.Tensor:
-    """The same gradient for an output in every run, neither constant nor random."""
+    """A gradient for an output, neither constant nor random: every run is given the same."""
     count = torch.arange(output.numel(), device=output.device, dtype=torch.float64)
     return (1 + (count % 7) / 8).reshape(output.shape).to(output.dtype)
 

@@ -1,4 +1,4 @@
-"""Backends by name: a table that built-in backends, third parties and users fill alike.
+"""Backends by name: a table of the built-in ones, and the functions that third parties and users register beside them.
 
 A backend takes a graph and example inputs and returns a callable.  Built-in ones are made from a ``Context``, so that
 they can see the options and write to the ledger; a plain function with the public contract is one too.  Distributions
@@ -22,6 +22,7 @@ from compile_api.errors import BackendNotReady, UnknownBackend
 from compile_api.ledger import Ledger
 from compile_api.options import CompileOptions, nearest
 from compile_api.progress import Progress
+from compile_api.state import STATE
 from compile_api.warm_start.artefacts import Artefacts
 
 CompilerFn: TypeAlias = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -91,7 +92,7 @@ class Backend:
         return f"{self.name} ({kind}; {self.devices}): {self.note}; {state}"
 
 
-_BACKENDS: dict[str, Backend] = {}
+_BUILT_IN: dict[str, Backend] = {}
 
 
 def backend(
@@ -111,7 +112,7 @@ def backend(
 
     def register(make: Callable[[Context], CompilerFn]) -> Callable[[Context], CompilerFn]:
         for each in (name, *aliases):
-            _BACKENDS[each] = Backend(
+            _BUILT_IN[each] = Backend(
                 *(each, make, note, tuple(needs), install, devices, training, lacks),
                 spares_single_runs=spares_single_runs,
                 backward_later=backward_later,
@@ -137,9 +138,9 @@ def register_backend(function: CompilerFn | None = None, *, name: str | None = N
             kind = type(compiler).__name__
             raise TypeError(f"register_backend takes a function (gm, example_inputs) -> callable, not {kind}")
         chosen = name if name is not None else str(getattr(compiler, "__name__", compiler))
-        if chosen in _BACKENDS and _BACKENDS[chosen].function is None:
+        if chosen in _BUILT_IN:
             raise ValueError(f"the backend {chosen!r} is built in: register yours as register_backend(name=...)")
-        _BACKENDS[chosen] = plain(chosen, compiler)
+        STATE.backends[chosen] = compiler
         return compiler
 
     return register if function is None else register(function)
@@ -182,13 +183,18 @@ def _by_path(name: str) -> Backend | None:
 
 def list_backends() -> list[str]:
     """The names that can be used on this machine now; ``describe_backends`` says what the others lack."""
-    ready = {name for name, entry in _BACKENDS.items() if not entry.obstacle}
+    ready = {entry.name for entry in describe_backends() if not entry.obstacle}
     return sorted(ready | {point.name for point in entry_points()})
 
 
 def describe_backends() -> tuple[Backend, ...]:
     """Every registered backend, ready or not; ``print`` one to read what it is for and what it lacks."""
-    return tuple(_BACKENDS[name] for name in sorted(_BACKENDS))
+    return tuple(entry for name in sorted({*_BUILT_IN, *STATE.backends}) if (entry := _registered(name)) is not None)
+
+
+def _registered(name: str) -> Backend | None:
+    function = STATE.backends.get(name)
+    return _BUILT_IN.get(name) if function is None else plain(name, function)
 
 
 def lookup(name_or_function: str | CompilerFn) -> Backend:
@@ -196,9 +202,9 @@ def lookup(name_or_function: str | CompilerFn) -> Backend:
     if callable(name_or_function):
         return plain(getattr(name_or_function, "__name__", "custom"), name_or_function)
     name = str(name_or_function)
-    found = _BACKENDS.get(name) or _from_entry_point(name) or _by_path(name)
+    found = _registered(name) or _from_entry_point(name) or _by_path(name)
     if found is None:
-        hint = nearest(str(name_or_function), [*_BACKENDS, *(point.name for point in entry_points())])
+        hint = nearest(str(name_or_function), [*_BUILT_IN, *STATE.backends, *(point.name for point in entry_points())])
         raise UnknownBackend(
             f"there is no backend {name_or_function!r}{hint}; ready here: {', '.join(list_backends())}"
         )

@@ -62,7 +62,7 @@ def compile(
     options: Overrides = None,
     disable: bool = False,
 ) -> Any:
-    """The same function or module, compiled when it is first called.
+    """A function or module that does what `model` does, and is compiled when it is first called.
 
     fullgraph: a graph break is an error instead of a record.
     dynamic: sizes are symbols from the start (True), never (False), or once they were seen to vary (None).

@@ -38,6 +38,9 @@ class State:
     served: Served = field(default_factory=Served)
     """The replacements in torch's modules, which are process-wide, and so is what we put into them."""
 
+    backends: dict[str, Callable[..., Callable[..., object]]] = field(default_factory=dict)
+    """The functions that were registered as backends, by name: the user's and libraries', beside the built-in ones."""
+
     newer_torch_warned: set[str] = field(default_factory=set)
     """The versions of torch that were reported as newer than those tested."""
 

@@ -97,7 +97,7 @@ class StoredGraph:
         return StoredGraph(code.src, names, tuple(map(_shaped, example_inputs)), _attributes(gm))
 
     def with_inputs(self, inputs: Sequence[object], largest: int) -> StoredGraph:
-        """The same graph with the values of ``inputs`` as they are now, unless they are too many bytes."""
+        """A copy of the graph with the values of ``inputs`` as they are now, unless they are too many bytes."""
         size = sum(x.numel() * x.element_size() for x in inputs if isinstance(x, torch.Tensor))
         return self if size > largest else dataclasses.replace(self, inputs=tuple(map(_copied, inputs)))
 

@@ -34,7 +34,7 @@ class OfInput:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same object at every call: a number, None, or a tensor that the function holds outside the pool."""
+    """An object that every call returns: a number, None, or a tensor that the function holds outside the pool."""
 
     value: Any
 

@@ -3,8 +3,7 @@
 A graph that is so already passes untouched.  Any other (torch functions, modules, in-place operators, operators that
 are better taken apart) is traced again on fake tensors, without gradients.
 
-The tracer is imported where a graph needs it: with sympy behind it that costs half a second, which a graph that is
-ready (as one from aotgrad) must not pay.
+Tracing imports sympy, which costs half a second: a graph that is ready (as one from aotgrad) does not pay that.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from inductor.calling import span
 from inductor.errors import UnsupportedGraph
@@ -30,8 +30,11 @@ from inductor.state import STATE
 from inductor.torch_versions import (
     INSIDES,
     DispatchKey,
+    FakeTensor,
+    FakeTensorMode,
     OpOverload,
     aten,
+    decomposition_table,
     disable_functionalization,
     enable_functionalization,
     from_functional_tensor,
@@ -66,8 +69,6 @@ DECOMPOSED = (
 
 def decompositions() -> dict[OpOverload, Callable[..., Any]]:
     """The decompositions that a tracer should apply before it hands over a graph."""
-    from inductor.torch_versions import decomposition_table
-
     INSIDES.require_essentials()
     table: dict[OpOverload, Callable[..., Any]] = {
         overload: decomposition_table[overload]
@@ -109,8 +110,6 @@ def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
 def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: object) -> Any:
     """``index_fill`` with negative positions counted from the end, as torch's kernels do; its decomposition refuses
     them."""
-    from inductor.torch_versions import decomposition_table
-
     if x.ndim:
         index = torch.where(index < 0, index + x.shape[dim], index)
     if isinstance(value, torch.Tensor):
@@ -270,8 +269,6 @@ def prepare(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
 
 def _traced(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
     """The graph traced again on fake tensors into functional ATen operators."""
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     seen = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
     # What an earlier tracer saw is better than examples: symbolic sizes stay symbolic.
     values = list(example_inputs) if any(value is None for value in seen) else seen
@@ -349,8 +346,6 @@ def _refuse_shared(gm: GraphModule, example_inputs: Sequence[object]) -> None:
 
 def _mode_of(values: Sequence[object]) -> Any:
     """The mode the inputs are fake in, or a new one."""
-    from inductor.torch_versions import FakeTensor, FakeTensorMode
-
     found = next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
     return FakeTensorMode(allow_non_fake_inputs=True) if found is None else found
 
@@ -440,8 +435,6 @@ class _Marking(fx.Interpreter):
     extra_traceback = False
 
     def run_node(self, n: Node) -> Any:
-        from torch.fx.experimental.proxy_tensor import get_proxy_mode
-
         mode = get_proxy_mode()
         before = 0 if mode is None else len(mode.tracer.graph.nodes)
         result = super().run_node(n)

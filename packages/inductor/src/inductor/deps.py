@@ -170,8 +170,7 @@ def _numbers_of(call: Call) -> Iterator[Index]:
 
 
 def _data_sizes(sizes: Iterable[Index]) -> set[str]:
-    """Stand-ins for integers that are known only once a call has returned, by name: they order operations as buffers
-    do."""
+    """Names for integers that are known only once a call has returned: they order operations as buffers do."""
     found = (symbol for size in sizes for symbol in size.symbols)
     return {f"<{symbol}>" for symbol in found if symbol.unbounded}
 

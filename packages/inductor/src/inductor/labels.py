@@ -17,7 +17,7 @@ from inductor.codegen.plans import Plan
 
 
 def labelled(built: BuiltKernels) -> BuiltKernels:
-    """The same kernels, with each run labelled by the kernel's name."""
+    """The kernels, with each run labelled by the kernel's name."""
 
     def run(name: str, plan: Plan) -> Callable[..., bool]:
         return _labelled(name, built.run(name, plan))

@@ -127,8 +127,8 @@ def _error(target: OpOverload, leaves: Sequence[object], structure: object) -> E
 
 
 def _of_other_dtypes(leaves: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
-    """The same call on dtypes that every kernel takes: if one of them runs, the sizes were right and the refusal was
-    for a dtype."""
+    """The call's arguments in dtypes that every kernel takes: if one of these calls runs, the sizes were right and the
+    refusal was for a dtype."""
     kinds = [(place, leaf) for place, leaf in enumerate(leaves) if isinstance(leaf, _Kind)]
     for mapping in _TAKEN_BY_ALL:
         changed = {place: replace(leaf, dtype=mapping.get(leaf.dtype, leaf.dtype)) for place, leaf in kinds}

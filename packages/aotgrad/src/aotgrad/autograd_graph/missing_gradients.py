@@ -42,7 +42,7 @@ def leaves_behind(outputs: Sequence[torch.Tensor]) -> set[int]:
     return {id(step.variable) for step in steps if hasattr(step, "variable")}
 
 
-def function_told_of_missing_gradients(outputs: Sequence[torch.Tensor]) -> str | None:
+def function_that_sees_missing_gradients(outputs: Sequence[torch.Tensor]) -> str | None:
     """The name of a function that is told which of its results have no gradient, where that depends on which of
     ``outputs`` are used."""
     arriving: dict[Any, list[frozenset[int]]] = {}

@@ -24,14 +24,14 @@ def has_known_sizes(half: Half) -> bool:
     """True if the graph's inputs tell every size in it, so that zeros of its sizes can be written into it."""
     values = [node.meta.get("val") for node in half.module.graph.nodes]
     tensors = (value for value in values if isinstance(value, torch.Tensor))
-    varying = [size for tensor in tensors for size in tensor.shape if not isinstance(size, int)]
-    if not varying:
+    symbolic = [size for tensor in tensors for size in tensor.shape if not isinstance(size, int)]
+    if not symbolic:
         return True
-    given = {node.meta["val"].node.expr for node in _varying_sizes(half.module.graph)}
-    return all(given.issuperset(size.node.expr.free_symbols) for size in varying)
+    given = {node.meta["val"].node.expr for node in _symbolic_sizes(half.module.graph)}
+    return all(given.issuperset(size.node.expr.free_symbols) for size in symbolic)
 
 
-def _varying_sizes(graph: fx.Graph) -> list[fx.Node]:
+def _symbolic_sizes(graph: fx.Graph) -> list[fx.Node]:
     """The symbolic numbers that the graph is given."""
     return [node for node in graph.find_nodes(op="placeholder") if isinstance(node.meta.get("val"), SYM_TYPES)]
 

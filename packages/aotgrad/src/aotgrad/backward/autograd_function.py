@@ -18,7 +18,7 @@ from aotgrad.backward.absent_tangents import saved_read
 from aotgrad.backward.batched_tangents import is_batched
 from aotgrad.backward.double_backward import DoubleBackward, ResultsRead, plainly_applied, trace_double_backward
 from aotgrad.backward.freeing import Freeing, Held, keeps_graph, results_of, saved_by
-from aotgrad.backward.plan import Graphs, Layout, MemoryLayout, Plan, cut_of
+from aotgrad.backward.plan import Graphs, Layout, MemoryLayout, Plan, partial_backward
 from aotgrad.errors import Unsupported, refuse_miscount
 from aotgrad.roles import Gradient
 from aotgrad.source import Source
@@ -360,7 +360,7 @@ class FewerTangents:
     def __init__(self, plan: Plan, graphs: Graphs, compile_backward: CompileBackward) -> None:
         self._plan, self._graphs, self._compile = plan, graphs, compile_backward
         self._lock = threading.Lock()
-        self._cuts = {cut.absent: cut for cut in plan.cuts}
+        self._partial = {each.absent: each for each in plan.partial}
         self._compiled: dict[frozenset[int], Boxed] = {}
 
     def reads(self, absent: Collection[int]) -> list[bool]:
@@ -371,16 +371,16 @@ class FewerTangents:
     def __call__(self, absent: set[int], inputs: list[object], arrived: Sequence[object]) -> list[Any]:
         key = frozenset(absent)
         with self._lock:
-            if key not in self._cuts:
-                self._cuts[key] = cut_of(self._graphs, key)
+            if key not in self._partial:
+                self._partial[key] = partial_backward(self._graphs, key)
             if key not in self._compiled:
                 self._compiled[key] = self._compile(key)
-        cut = self._cuts[key]
-        given = [inputs[place] for place in cut.taken]
+        partial = self._partial[key]
+        given = [inputs[place] for place in partial.taken]
         inputs.clear()
-        found = dict(zip(cut.gradients, self._compiled[key](given), strict=True))
+        found = dict(zip(partial.gradients, self._compiled[key](given), strict=True))
         here = [tangent for number, tangent in enumerate(arrived) if number not in absent]
-        found.update((role, here[order]) for role, order in cut.passed_on)
+        found.update((role, here[order]) for role, order in partial.passed_on)
         return [found.get(role) for role in self._plan.gradients]
 
 

@@ -61,7 +61,7 @@ class EarlyWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class PartialBackward:
     """Backward where some tangents are absent: which inputs of the whole one it takes, and what it gives."""
 
     absent: frozenset[int]
@@ -75,7 +75,7 @@ class Plan:
     """All that is known of a pair of graphs, forward and backward, before it runs.
 
     ``stages`` where some outputs go back apart from others, each of which has an item in ``read``, in ``stage_reads``
-    whether it reads each saved tensor, and in ``cuts`` its backward.
+    whether it reads each saved tensor, and in ``partial`` its backward.
     """
 
     inputs: int  # of forward
@@ -89,7 +89,7 @@ class Plan:
     known_sizes: bool
     stages: tuple[Stage, ...] = ()
     stage_reads: tuple[tuple[bool, ...], ...] = ()
-    cuts: tuple[Cut, ...] = ()
+    partial: tuple[PartialBackward, ...] = ()
     early: tuple[EarlyWrite, ...] = ()
 
 
@@ -161,7 +161,7 @@ def plan_of(joint: JointGraph, pair: Pair, graphs: Graphs) -> Plan:
         known_sizes,
         joint.stages,
         _stage_reads(joint, pair, graphs if known_sizes else None),
-        tuple(cut_of(graphs, _absent(joint, stage)) for stage in joint.stages) if known_sizes else (),
+        tuple(partial_backward(graphs, _absent(joint, stage)) for stage in joint.stages) if known_sizes else (),
         _early_writes(joint, pair, layout),
     )
 
@@ -275,11 +275,11 @@ def _absent(joint: JointGraph, stage: Stage) -> frozenset[int]:
     return frozenset(range(len(joint.behind))).difference(stage.outputs)
 
 
-def cut_of(graphs: Graphs, absent: frozenset[int]) -> Cut:
+def partial_backward(graphs: Graphs, absent: frozenset[int]) -> PartialBackward:
     half = graphs.without(absent)
     left = set(half.inputs)
     taken = tuple(place for place, role in enumerate(graphs.backward.inputs) if role in left)
-    return Cut(absent, taken, gradients_of(half), gradients_passed_on(half))
+    return PartialBackward(absent, taken, gradients_of(half), gradients_passed_on(half))
 
 
 def _early_writes(joint: JointGraph, pair: Pair, layout: Layout) -> tuple[EarlyWrite, ...]:

@@ -89,7 +89,7 @@ def open_arguments(args: Sequence[object], *, dynamic: bool) -> tuple[tuple[Wrap
 
 
 def with_wrappings(signature: Signature, wrappings: Sequence[Wrapping | None]) -> Signature:
-    """The same signature, where tensors within an object want gradients if the object does."""
+    """A copy of the signature, where tensors within an object want gradients if the object does."""
     within = list(wrapped_positions(wrappings))
     # One graph input would stand for parts of two objects, and its gradient for both.
     if signature.duplicates and any(within[position] for position, _ in signature.duplicates):

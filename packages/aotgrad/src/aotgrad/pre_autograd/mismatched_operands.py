@@ -147,7 +147,7 @@ def _is_torchs(func: object, name: str) -> bool:
 
 def _short(leaf: object, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
     if not isinstance(leaf, torch.Tensor):
-        return 1 if (number := _known(leaf)) is None else number  # that only data can tell
+        return 1 if (number := _known(leaf)) is None else number  # data-dependent
     sizes = [min(2 if (size := _known(each)) is None else size, _LONGEST_ASKED) for each in leaf.shape]
     return torch.ones(sizes, dtype=kinds.get(leaf.dtype, leaf.dtype), device="cpu")
 

@@ -542,7 +542,7 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
-    """The same kernel, called by its name."""
+    """Batch norm, in training by the operator that has a functional form."""
     if not training or mean is None:
         return torch.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps)
     return native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)

@@ -28,8 +28,6 @@ from aotgrad.torch_versions import (
 )
 
 _NAMESPACE = "aotgrad_functional"
-_ORIGINALS: dict[OpOverload, OpOverload] = {}
-"""The original of each functional twin; filled where twins are made."""
 
 
 def writing_overload(func: object, args: Sequence[object], kwargs: dict[str, object]) -> OpOverload | None:
@@ -116,13 +114,13 @@ def _define_twin(op: OpOverload) -> OpOverload:
     if has_no_history(op):
         torch.library.impl(name, "Autograd", torch.library.fallthrough_kernel)
     twin: OpOverload = getattr(torch.ops, _NAMESPACE).__getattr__(name.split("::")[1]).default
-    _ORIGINALS[twin] = op
+    STATE.originals_of_twins[twin] = op
     return twin
 
 
 def in_place(func: OpOverload) -> OpOverload | None:
     """The operator that `func` is the functional twin of; None for any other."""
-    return _ORIGINALS.get(func)
+    return STATE.originals_of_twins.get(func)
 
 
 def _functional_schema(op: OpOverload, written: int) -> str:

@@ -26,16 +26,16 @@ def may_be_laid_out(args: Sequence[object], result: torch.Tensor) -> bool:
 
 
 def in_this_call(values: Any, fake_mode: FakeTensorMode) -> Any:
-    """The same arguments with the sizes that they have in this call: nothing is decided about others by looking at
-    these.  None if only data can tell a size."""
+    """The arguments with the sizes that they have in this call: nothing is decided about others by looking at these.
+    None if a size is data-dependent."""
     leaves, structure = pytree.tree_flatten(values)
     try:
         return pytree.tree_unflatten([_fixed(leaf, fake_mode) for leaf in leaves], structure)
-    except _OnlyDataTells:
+    except _DataDependent:
         return None
 
 
-class _OnlyDataTells(Exception):
+class _DataDependent(Exception):
     """A size is not known in this call."""
 
 
@@ -51,7 +51,7 @@ def _fixed(leaf: object, fake_mode: FakeTensorMode) -> object:
 
 def _known_now(number: object) -> int:
     if (known := _now(number)) is None:
-        raise _OnlyDataTells
+        raise _DataDependent
     return int(known)
 
 
@@ -279,7 +279,7 @@ def _gradient_of_elu(result: torch.Tensor, grad: torch.Tensor, *rest: object) ->
 
 
 def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: object, noise: torch.Tensor, *rest: object) -> torch.Tensor:
-    """In training the gradient lies as the noise times the tangent, in this order; torch's rule in Python has the
+    """The gradient laid out, in training, as the noise times the tangent, in this order; torch's rule in Python has the
     other."""
     training = rest[2]
     if not training or not has_known_layout(grad) or not has_known_layout(noise):

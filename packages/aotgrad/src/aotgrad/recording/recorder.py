@@ -310,7 +310,7 @@ class Recorder(TorchDispatchMode):
         return result if order is None else self._moved(result, order)
 
     def _moved(self, result: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-        """The same values in memory ordered from the outermost dimension to the innermost."""
+        """A copy of the result, in memory ordered from the outermost dimension to the innermost."""
         with self:
             moved = result.permute(order).clone(memory_format=torch.contiguous_format)
             return moved.permute([order.index(dim) for dim in range(len(order))])
@@ -414,7 +414,7 @@ class Recorder(TorchDispatchMode):
         return corrected(func, args, func(*faked, **faked_options), self.fake_mode)
 
     def _faked(self, func: OpOverload, value: object) -> Any:
-        """The same arguments with fake tensors in place of real ones from outside."""
+        """The arguments with fake tensors in place of real ones from outside."""
         if func in _LIFTS or all(not _is_real(leaf) for leaf in _leaves(value)):
             return value
         if schema_of(func).is_mutable:

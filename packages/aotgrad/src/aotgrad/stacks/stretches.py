@@ -30,12 +30,12 @@ class Stretch:
     rest: int = 0
 
     def joined(self, count: int) -> Stretch:
-        """The same places, where so many periods are one."""
+        """This stretch in longer periods: each is so many of the old ones."""
         length, period = self.period * self.times + self.rest, self.period * count
         return Stretch(self.start, period, length // period, length % period)
 
     def shifted(self, by: int) -> Stretch:
-        """The same places divided elsewhere: the first period begins that much later."""
+        """This stretch without its first places: the first period begins that much later."""
         length = self.period * self.times + self.rest - by
         return Stretch(self.start + by, self.period, length // self.period, length % self.period)
 

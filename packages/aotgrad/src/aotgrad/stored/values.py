@@ -22,7 +22,7 @@ from aotgrad.autograd_graph.result_levels import Stage
 from aotgrad.autograd_graph.saved_inputs import Noted, SavedInput
 from aotgrad.autograd_graph.saved_tensors import Behind
 from aotgrad.backward.double_backward import ResultsRead
-from aotgrad.backward.plan import Cut, EarlyWrite, Layout, Plan
+from aotgrad.backward.plan import EarlyWrite, Layout, PartialBackward, Plan
 from aotgrad.stacks.plan import Laid, PartStep, StackPlan, Value
 from aotgrad.torch_versions import OpOverload, set_grad_enabled
 from aotgrad.tracing.inputs import Member
@@ -35,7 +35,8 @@ _CLASSES: dict[str, type] = {
         facts.Step, facts.Restride, facts.Detach, facts.Data, facts.Unfollowed, facts.Followed, facts.Mutation,
         facts.Constant, facts.Argument, facts.OfInput, facts.OfResult, facts.Facts, Member,
         roles.Primal, roles.AliasBase, roles.Tangent, roles.Saved, roles.UpdatedInput, roles.Result, roles.Gradient,
-        StackPlan, PartStep, Laid, Value, Plan, Layout, EarlyWrite, Cut, ResultsRead, Stage, Behind, Noted, SavedInput,
+        StackPlan, PartStep, Laid, Value, Plan, Layout, EarlyWrite, PartialBackward, ResultsRead, Stage, Behind, Noted,
+        SavedInput,
     )
 }  # fmt: skip
 _TORCH = {

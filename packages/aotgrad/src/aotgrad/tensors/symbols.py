@@ -130,8 +130,7 @@ _AS_NUMBER: dict[type, Callable[[Any], int | float | bool]] = {
 @cache
 def _arithmetic() -> Any:
     """The handler that turns sympy's operations into Python's."""
-
-    from aotgrad.torch_versions import PythonReferenceAnalysis
+    from aotgrad.torch_versions import PythonReferenceAnalysis  # torch imports sympy with it
 
     class Arithmetic(PythonReferenceAnalysis):
         @staticmethod

@@ -492,7 +492,7 @@ class _Outputs:
         return tuple(map(self._portable, _as_autograd_knows(base, view, steps)))
 
     def _portable(self, step: object) -> Any:
-        """The same step with sizes named by their index among the graph's outputs."""
+        """The step with sizes named by their index among the graph's outputs."""
         if isinstance(step, Step):
             args = tuple(map(self._portable_value, step.args))
             return Step(step.target, args, tuple((key, self._portable_value(value)) for key, value in step.kwargs))

@@ -96,8 +96,8 @@ def read_inputs(example_inputs: Sequence[object], *, dynamic: bool, symbols: boo
 
 
 def with_shared_memory(signature: Signature, groups: Sequence[tuple[int, ...]], *, followed: bool) -> Signature:
-    """The same signature, where each group of inputs arrives as the one flat tensor that they are views of.  No
-    gradient comes to them from there, which matters where autograd has `followed`."""
+    """A signature in which each group of inputs arrives as the one flat tensor that they are views of.  No gradient
+    comes to them from there, which matters where autograd has `followed`."""
     absorbed = {index for group in groups for index in group}
     kept = [entry for index, entry in enumerate(signature.inputs) if index not in absorbed]
     bases = [_base([signature.inputs[index] for index in group], followed) for group in groups]

@@ -48,7 +48,7 @@ from aotgrad.torch_versions import (
 from aotgrad.tracing.analyse import Analysis, TracedInput, analyse
 from aotgrad.tracing.inputs import GraphInput, Signature
 from aotgrad.tracing.presented import arguments, present, without_data
-from aotgrad.tracing.recorded_backward import Stops, backward, refuse_functions_told_of_missing_gradients
+from aotgrad.tracing.recorded_backward import Stops, backward, refuse_functions_that_see_missing_gradients
 from aotgrad.tracing.refused import ON_VALUES, depends_on_values, place_of
 from aotgrad.tracing.written_views import refuse_written_views
 
@@ -124,7 +124,7 @@ def trace_joint(
             refuse_written_views(recorder, zip(inputs, signature.inputs, strict=True), outputs, differentiable)
         # Now, as backward may go on from these tensors.
         returned = _returned(recorder, analysis)
-        refuse_functions_told_of_missing_gradients(differentiable)
+        refuse_functions_that_see_missing_gradients(differentiable)
         stops = Stops(recorder, inputs, differentiable if training else ())
         tangents: list[fx.Node] = []
         gradients: list[fx.Node | None] = []

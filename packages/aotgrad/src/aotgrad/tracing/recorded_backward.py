@@ -13,7 +13,7 @@ from torch import fx
 
 from aotgrad.autograd_graph.missing_gradients import (
     Edges,
-    function_told_of_missing_gradients,
+    function_that_sees_missing_gradients,
     functions_noted,
     leaves_behind,
     outputs_behind,
@@ -59,10 +59,10 @@ class Stops:
         output.register_hook(pass_on)
 
 
-def refuse_functions_told_of_missing_gradients(outputs: Sequence[torch.Tensor]) -> None:
+def refuse_functions_that_see_missing_gradients(outputs: Sequence[torch.Tensor]) -> None:
     """Refuses a backward of the program's that depends on which gradients arrive: here it runs with one for every
     result."""
-    name = function_told_of_missing_gradients(outputs)
+    name = function_that_sees_missing_gradients(outputs)
     if name is not None:
         raise Unsupported(f"{name} is told which of its results were not used", "return what comes from one of them")
 

@@ -27,7 +27,7 @@ Continue = Callable[[CodeType, Point], Continuation]
 class LoopInCPython:
     """The instructions that run the rest of a loop in CPython, with a continuation wherever control leaves the loop.
 
-    A `Cut` of the function: `rest` are copies of the loop's instructions and the exits, `target` is the instruction
+    A `Section` of the function: `rest` are copies of the loop's instructions and the exits, `target` is the instruction
     at which the frame goes on.
     """
 

@@ -142,11 +142,11 @@ class Continuations:
         parent = self._parents.get(id(code))
         return None if parent is None else parent[1]
 
-    def in_cpython(self, code: CodeType, cut: Callable[[CodeType, Flow, Point], Cut]) -> CodeType:
-        """Code that takes the arguments of a continuation, and does the same up to where `cut` ends it."""
+    def in_cpython(self, code: CodeType, section: Callable[[CodeType, Flow, Point], Section]) -> CodeType:
+        """Code that takes the arguments of a continuation, and does the same up to where `section` ends."""
         root, point, _ = self._parents[id(code)]
         flow = self._flow(root)
-        return _continuation(root, flow, point, cut=cut(root, flow, point)).code
+        return _continuation(root, flow, point, section=section(root, flow, point)).code
 
     def _flow(self, code: CodeType) -> Flow:
         if id(code) not in self._flows:
@@ -159,26 +159,27 @@ def continuation(code: CodeType, point: Point) -> Continuation:
     return _continuation(code, Flow(Body.from_code(code)), point)
 
 
-class Cut(Protocol):
-    """The part of a function that runs before it is left for continuations, and the instruction to enter it at."""
+class Section(Protocol):
+    """A part of a function that runs before it is left for continuations, and the instruction to enter it at."""
 
     rest: list[Instruction]
     target: Instruction
 
 
 def _continuation(
-    code: CodeType, flow: Flow, point: Point, error: BaseException | None = None, cut: Cut | None = None
+    code: CodeType, flow: Flow, point: Point, error: BaseException | None = None, section: Section | None = None
 ) -> Continuation:
     """Assembles the prologue that puts the parameters in place, and behind it the instructions that are left.
 
-    `error` is raised at the point instead of going on there; `cut` puts other instructions in the place of the rest.
+    `error` is raised at the point instead of going on there; `section` takes the place of the rest.
     """
     body = flow.instructions
-    target = body[point.index] if cut is None else cut.target
+    target = body[point.index] if section is None else section.target
     _check(code, flow, point)
     # Only what can still run is kept: names, constants and handlers of the rest go with it.
     reachable = flow.reachable(point.index)
-    rest = [instruction for instruction, keep in zip(body, reachable, strict=True) if keep] if cut is None else cut.rest
+    left = [instruction for instruction, keep in zip(body, reachable, strict=True) if keep]
+    rest = left if section is None else section.rest
     variables = _variables(code, flow, point)
     cells = _cells(code, _used_variables(rest).union(variables))
     stack = _stack_parameters(point, rest)

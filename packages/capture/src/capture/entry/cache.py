@@ -93,7 +93,7 @@ class Version:
         if not self.changed or guard.source is None or self.changed.isdisjoint(guard.source.chain()):
             return False
         varies = guard.kind is GuardKind.TENSOR or (
-            guard.kind is GuardKind.EQUALS and type(guard.payload[0]) in _VARYING
+            guard.kind is GuardKind.EQUALS and type(guard.payload[0]) in _NUMBERS
         )
         return not (guard.source in self.changed and varies)
 
@@ -101,11 +101,11 @@ class Version:
 def _is_another_number(kind: GuardKind, expected: Any, actual: object) -> bool:
     if kind is GuardKind.TENSOR:
         return _is_like(actual, expected)
-    return type(actual) is type(expected) and type(actual) in _VARYING
+    return type(actual) is type(expected) and type(actual) in _NUMBERS
 
 
 _ABSENT = object()
-_VARYING = (int, float)
+_NUMBERS = (int, float)
 
 
 def _read(guard: Guard, inputs: Inputs) -> object:

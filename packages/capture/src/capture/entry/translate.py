@@ -16,16 +16,17 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import CodeType
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 from torch import fx
 
-from capture._engine import Outside, has_other_threads
+from capture._engine import Outside
 from capture.bytecode.assembler import assemble
 from capture.bytecode.emitter import Emitter
 from capture.bytecode.instructions import Instruction
 from capture.bytecode.resume import Continuations, NotResumable
 from capture.entry import kinds_of_values  # noqa: F401 - its parts write themselves into the tables
+from capture.entry.earlier_ends import EarlierEnds
 from capture.entry.graph_records import graph_record
 from capture.entry.single_runs import numbers_that_vary, reason_of, remember_numbers, spares
 from capture.entry.spent_histories import give_as_spent, insist_on_backward_once, spent_among
@@ -37,7 +38,7 @@ from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_
 from capture.evaluator.machine import Machine
 from capture.guards.guard import Guard
 from capture.guards.kinds import GuardKind
-from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
+from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs
 from capture.log import BreakRecord, Log, SingleRunRecord
 from capture.options import Options
 from capture.reasons import RAISES, Kind, Reason
@@ -46,14 +47,12 @@ from capture.recording.graph import GONE, quiet
 from capture.recording.library_modes import modes_kept, with_modes_put_back
 from capture.recording.library_state import library_state
 from capture.recording.outer_checkpoints import RunTwice
-from capture.recording.rollback import CannotTakeBack, undoing
 from capture.recording.tensor_queries import rely_on_who_may_write
 from capture.signals import HeldSignals
 from capture.stored.code import Parts
-from capture.values.autograd_leaves import are_needed
 from capture.values.base import Value, reachable, settled
 from capture.values.held_locks import Locks
-from capture.values.parameters import all_positional, keywords_of
+from capture.values.parameters import all_positional
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.writing.breaks import Stop
@@ -149,6 +148,7 @@ class _Translator:
         self.code = inputs.function.__code__
         self.emit = Emitter()
         self.writer = Writer(self.code, self.emit)
+        self.ends = EarlierEnds(machine, self.writer, self.code, settings.continuations, settings.nopython)
         self.graph: fx.GraphModule | None = None
         self.starting_over: StartingOver | None = None
         self.results: Results | None = None
@@ -180,7 +180,7 @@ class _Translator:
     def _finish(self, outcome: Returned | Stopped) -> Translation:
         rest = None if isinstance(outcome, Returned) else self._plan(outcome)
         wanted = [outcome.value] if isinstance(outcome, Returned) else rest.values()  # type: ignore[union-attr]
-        self._insist_on_what_can_be_built(wanted, outcome)
+        self.ends.insist_on_what_can_be_built(wanted, outcome)
         if isinstance(outcome, Stopped) and outcome.reason.kind in RAISES:
             rest.unraised = self._unraised(outcome)  # type: ignore[union-attr]
         self.emit.at(_first_with_a_line(self.machine.root.instructions))
@@ -190,8 +190,8 @@ class _Translator:
         commit = self._commit()
         commit.begin()
         holds_over_graph = self._holds_over_graph(locks)
-        self._insist_on_clocks_at_the_ends(outcome)
-        self._insist_on_what_is_taken(outcome)
+        self.ends.insist_on_clocks_at_the_ends(outcome)
+        self.ends.insist_on_what_is_taken(outcome)
         self._read_clocks(early=True)
         with ExitStack() as held:
             if holds_over_graph:
@@ -262,11 +262,11 @@ class _Translator:
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
         if any(GONE in value.node.meta for value in results if isinstance(value, (TensorValue, SymbolicNumber))):
             raise SkipFrame(Reason(Kind.FUNCTION_TRANSFORM, "a tensor of a transformed function is used outside of it"))
-        self._insist_on_known_histories(results)
+        self.ends.insist_on_known_histories(results)
         spent = spent_among(results, machine.graph.used_up)
         if not self.settings.nopython:
             insist_on_backward_once(outcome, spent)
-        self._insist_on_leaves_of_its_own([v for v in results if isinstance(v, TensorValue) and v not in spent])
+        self.ends.insist_on_leaves_of_its_own([v for v in results if isinstance(v, TensorValue) and v not in spent])
         # Before the last nodes: results are detached in the modes in which the graph began.
         machine.balance()
         if not machine.graph.operations:
@@ -281,7 +281,7 @@ class _Translator:
         self.graph = module
         examples = [*map(machine.graph.example, sources)]
         self._captured = time.perf_counter()
-        compiled = self.called = self._all_or_nothing(self._compile(module, examples), sources)
+        compiled = self.called = self.ends.all_or_nothing(self._compile(module, examples), sources)
         self._compiled = time.perf_counter()
         self.writer.share(sources)
         with self._started_over_if_it_raises(compiled):
@@ -316,38 +316,6 @@ class _Translator:
         if locks.read.intersection(graph.numbers()):
             return True
         return locks.over_graph(len(graph.nodes)) or graph.changes_an_input() or bool(graph.mode.drawn_on)
-
-    def _all_or_nothing(self, compiled: Callable[..., object], sources: Sequence[Source]) -> Callable[..., object]:
-        """The compiled graph, with its writes taken back after an error; stops earlier where they cannot be."""
-        graph = self.machine.graph
-        try:
-            inputs = [graph.inputs[source] for source in sources]
-            return undoing(graph, inputs, compiled, may_end_earlier=not self.settings.nopython)
-        except CannotTakeBack as ahead:
-            text = "this may raise after a tensor with a history was changed in place, which cannot be taken back"
-            self._stop_at(ahead.place, Reason(Kind.ERROR_AFTER_A_CHANGE, text))
-
-    def _stop_at(self, place: Any, reason: Reason) -> NoReturn:
-        location = Location(self.code.co_filename, place[0].line or 0, self.code.co_qualname)
-        self.machine.stop_at(place, reason, location)
-
-    def _insist_on_leaves_of_its_own(self, results: Sequence[TensorValue]) -> None:
-        """Restarts the evaluation where somebody may ask for a gradient of a leaf that was made in the graph.
-
-        Where the graph is to be whole, that is wrong only for one that a gradient has arrived at.
-        """
-        machine = self.machine
-        known = machine.tensors
-        received = [leaf for leaf in machine.leaves if id(leaf) in known and "grad" in known[id(leaf)].written]
-        if are_needed(received if self.settings.nopython else machine.leaves, [value.fake for value in results]):
-            machine.keep_leaves_outside()
-
-    def _insist_on_known_histories(self, results: Sequence[Value]) -> None:
-        """Stops where a view lost its history that is a result."""
-        for value in results:
-            place = self.machine.graph.lost_histories.get(id(value.fake)) if isinstance(value, TensorValue) else None
-            if place is not None:
-                self._stop_at(place, Reason(Kind.AUTOGRAD, f"{value.describe()}, a view, loses its history here"))
 
     def _started_over_if_it_raises(self, compiled: Callable[..., object]) -> AbstractContextManager[None]:
         """A context of code in which an error of the graph starts the frame over in CPython."""
@@ -406,40 +374,7 @@ class _Translator:
             if isinstance(value, TensorValue) and value.written:
                 self.writer.replay(value)
 
-    def _insist_on_what_is_taken(self, outcome: Returned | Stopped) -> None:
-        """Stops before an item is taken out of a pool by a graph that writes to tensors.
-
-        It is this thread's alone from there on, and not from the end of a graph on.
-        """
-        if self.settings.nopython or not self.machine.graph.changes_an_input():
-            return
-        among_others = has_other_threads()
-        own = keywords_of(self.settings.continuations.original(self.code).code)
-        for taken in self.machine.effects.taken:
-            source = taken.container.source
-            if isinstance(source, ArgSource) and source.name == own:
-                continue
-            if among_others or taken.is_put_back():
-                where = f"an item is taken out of {taken.container.describe()}, where other threads may take as well"
-                self._end_before(taken, outcome, Kind.SHARED_POOL, f"{where}, and the graph writes to tensors")
-
-    def _end_before(self, value: Value, outcome: Returned | Stopped, kind: Kind, explanation: str) -> None:
-        """Restarts the evaluation to stop where this came into being."""
-        root, reason = self.machine.root, Reason(kind, explanation)
-        stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
-        earlier = self.machine.before(value, stopped)
-        assert earlier is not None
-        self._stop_at((earlier.instruction, earlier.step), reason)
-
     # -- clocks ---------------------------------------------------------------------------------------------------
-
-    def _insist_on_clocks_at_the_ends(self, outcome: Returned | Stopped) -> None:
-        """A clock that is read between two operations breaks the graph: they are not to be told apart in it."""
-        operations = self.machine.graph.operations
-        between = [read for read in self.machine.effects.clocks if 0 < read.recorded < operations]
-        if between:
-            explanation = f"`{between[0].clock.__name__}` is read between two operations of one graph"
-            self._end_before(between[0], outcome, Kind.CLOCK, explanation)
 
     def _read_clocks(self, *, early: bool) -> None:
         for reading in self.machine.effects.clocks:
@@ -518,19 +453,6 @@ class _Translator:
             return Stop(self.machine.root, stopped, self.settings.continuations)
         except NotResumable as error:
             raise SkipFrame(Reason(Kind.RESUME, str(error))) from error
-
-    def _insist_on_what_can_be_built(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
-        """Stops where something came into being that lives on and cannot be made by our code."""
-        root = self.machine.root
-        for value in reachable([*wanted, *self.machine.effects.written_values()]):
-            made = self.machine.defined.needed_by(value)
-            if made is None and self.writer.can_load(value):
-                continue
-            reason = Reason(Kind.REBUILD, f"{value.describe()} outlives the function, and cannot be rebuilt")
-            stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
-            earlier = self.machine.before(made or value, stopped)
-            if earlier is not None:
-                self.machine.stop_earlier(earlier)
 
     # -- records -------------------------------------------------------------------------------------------------
 

@@ -124,7 +124,7 @@ class Stepper:
         except UserRaised as raised:
             self.unwind(frame, instruction, raised)
         except undecided():
-            world.stop(Kind.DATA_DEPENDENT_OPERATION, "a size that only the data can tell decides what happens next")
+            world.stop(Kind.DATA_DEPENDENT_OPERATION, "a data-dependent size decides what happens next")
         except Warning as warning:  # of what evaluation asked or made; where CPython does it, the program is to meet it
             world.stop(Kind.WARNING, f"a warning is an error: {warning}")
         except NotConstant:

@@ -16,7 +16,7 @@ from capture import _engine
 
 
 class _Steps:
-    """The stand-in for something suspended where that is awaited or delegated to: each step runs in a region."""
+    """A wrapper of something suspended where that is awaited or delegated to: each step runs in a region."""
 
     __slots__ = ("close", "send", "throw")
 

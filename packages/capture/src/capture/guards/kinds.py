@@ -88,10 +88,10 @@ def _nothing(_: Payload) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What is done by the kind of a guard: how it is said, handed to the engine, and kept with a version."""
+    """The row of a kind of guards: how such a guard is said, handed to the engine, and kept with a version."""
 
     words: str | None = None
-    """What a sentence says between the path and the payload; None where each guard has a text of its own."""
+    """The words of a sentence between the path and the payload; None where each guard has a text of its own."""
     end: Callable[[Payload], str] = _contents
     """The payload as the end of such a sentence."""
     wanted: Callable[[Payload], str] | None = None

@@ -12,20 +12,19 @@ import torch
 from capture import state
 from capture.torch_versions import OpOverloadPacket
 
-_DEFINED: dict[Hashable, OpOverloadPacket] = {}
-
 
 def operator_for(key: Hashable, define: Callable[[], str]) -> OpOverloadPacket:
     """The operator that ``define`` defines and gives the name of, for whoever asks with the same key."""
-    known = _DEFINED.get(key)
+    known = state.PROCESS.operators.get(key)
     if known is not None:
         return known
     # Two threads may ask at once, and torch refuses to define a name twice.
     with state.PROCESS.defining_operators:
-        if key not in _DEFINED:
+        defined = state.PROCESS.operators
+        if key not in defined:
             namespace, name = define().split("::")
-            _DEFINED[key] = getattr(getattr(torch.ops, namespace), name)
-        return _DEFINED[key]
+            defined[key] = getattr(getattr(torch.ops, namespace), name)
+        return defined[key]
 
 
 def install(

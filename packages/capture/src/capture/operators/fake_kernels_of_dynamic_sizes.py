@@ -67,9 +67,15 @@ def _convolved_backward(
 
 
 def _viewed(x: Tensor, shape: Sequence[Size]) -> Tensor | None:
-    """The same memory in another shape; None where torch has to tell, or to complain of."""
+    """The view of a fake tensor in another shape; None where torch has to tell, or to complain of."""
     numel = x.numel()
-    if x.layout != torch.strided or not x.dim() or not shape or not _told((numel, *x.stride(), *shape)) or numel == 0:
+    if (
+        x.layout != torch.strided
+        or not x.dim()
+        or not shape
+        or not _have_hints((numel, *x.stride(), *shape))
+        or numel == 0
+    ):
         return None
     sizes = _complete(numel, shape)
     if sizes is None or math.prod(map(_now, sizes)) != _now(numel):
@@ -126,8 +132,8 @@ def _now(number: Size) -> int:
     return int(number.node.hint) if isinstance(number, torch.SymInt) else number
 
 
-def _told(numbers: Sequence[Size]) -> bool:
-    """True if the sizes at hand tell all of these numbers, and not the data."""
+def _have_hints(numbers: Sequence[Size]) -> bool:
+    """True if all of these numbers are known of the sizes at hand: none is data-dependent."""
     return all(isinstance(number, int) or number.node.has_hint() for number in numbers)
 
 

@@ -54,7 +54,7 @@ def tensors_in(tree: object) -> list[torch.Tensor]:
 
 
 def _plain(tree: object) -> Any:
-    """The same tree without FX's own kinds of containers, which torch would tell apart."""
+    """The tree without FX's own kinds of containers, which torch would tell apart."""
     if isinstance(tree, dict):
         return {key: _plain(item) for key, item in tree.items()}
     if isinstance(tree, tuple):

@@ -32,7 +32,8 @@ class _Keys(Protocol):
 
 
 class Composites:
-    """What was switched off where a mode was entered, of each entry that lasts; None outside of inference mode."""
+    """The dispatch keys that were excluded where a mode was entered, of each entry that lasts; None outside of
+    inference mode."""
 
     def __init__(self) -> None:
         self._entries: list[_Keys | None] = []

@@ -82,7 +82,7 @@ class GraphRecorder:
     def __init__(self, *, symbolic: bool) -> None:
         # Each size, stride and offset that varies is a symbol of its own: two that are equal now need not be later.
         self.shape_env = _shapes().ShapeEnv(duck_shape=False) if symbolic else None
-        self.assumed = None if self.shape_env is None else _shapes().Assumptions(self.shape_env)
+        self._deferred = None if self.shape_env is None else _shapes().DeferredConditions(self.shape_env)
         self.mode = Noting(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self.mode.journal.are_of_data = None if self.shape_env is None else _shapes().have_sizes_of_data
         self.fakes = Fakes(self.mode)
@@ -246,12 +246,12 @@ class GraphRecorder:
         if node is not None:
             node.meta[name] = True
 
-    def assumptions(self) -> object:
+    def mark_deferred(self) -> object:
         """A mark of what is taken for granted of data-dependent sizes so far; nothing checks it at run time."""
-        return None if self.assumed is None else self.assumed.mark()
+        return None if self._deferred is None else self._deferred.mark()
 
-    def assumed_since(self, mark: object) -> list[object]:
-        return [] if self.assumed is None else list(self.assumed.since(mark))
+    def deferred_since(self, mark: object) -> list[object]:
+        return [] if self._deferred is None else list(self._deferred.since(mark))
 
     def not_negative(self, condition: object) -> object:
         """The expression that a condition wants to be no less than zero; None for other conditions."""

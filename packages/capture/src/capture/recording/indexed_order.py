@@ -104,7 +104,7 @@ def _is_outer(one: int, other: int, shape: Sequence[int], operands: Sequence[_St
 
 
 def _now(number: int | torch.SymInt) -> int:
-    """A size as it is in this call; what only data can tell counts as several."""
+    """A size as it is in this call; a data-dependent one counts as several."""
     return 2 if (known := _known(number)) is None else known
 
 

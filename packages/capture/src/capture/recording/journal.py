@@ -158,7 +158,7 @@ class Journal:
             self.written.setdefault(int(cdata_of(memory)), memory)
             self.order.append(int(cdata_of(memory)))
         raises = traits.always or (traits.of_integers and _has_integers((args, kwargs)))
-        # A size that only the data tell may be 0, which many operators refuse.
+        # A data-dependent size may be 0, which many operators refuse.
         if self.are_of_data is not None and not (raises or traits.simple):
             raises = self.are_of_data(tensors_in((args, kwargs)))
         raiser = raises or (traits.of_some_types and _has_unusual_types((args, kwargs)))

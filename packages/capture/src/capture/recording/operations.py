@@ -80,7 +80,7 @@ def record_operation(
         # Torch forgets `out` where a mode looks on, as one does when the graph is compiled.
         ctx.stop(Kind.OPERATOR_WITHOUT_SHAPE_RULE, "`chain_matmul` writes to `out`", "use `torch.linalg.multi_dot`")
     # Marks from before the run: what the fakes took for granted of sizes, or fixed, is known by what came since.
-    assumed = ctx.graph.assumptions()
+    deferred = ctx.graph.mark_deferred()
     fixed = ctx.fixed_sizes()
     operation = _Checked(ctx, name, fakes, fake_options)
     try:
@@ -94,9 +94,9 @@ def record_operation(
     # Only now, when nothing more breaks the graph here: the leaf is made in this graph or outside of it.
     if _is_new_leaf(ctx, result):
         ctx.made_leaf(result)
-    for condition in ctx.graph.assumed_since(assumed):
+    for condition in ctx.graph.deferred_since(deferred):
         if not _expected(ctx, condition, operands.symbols):
-            ctx.stop(Kind.DATA_DEPENDENT_OPERATION, f"`{name}` needs a size to be what only the data can tell")
+            ctx.stop(Kind.DATA_DEPENDENT_OPERATION, f"`{name}` takes for granted what a data-dependent size is")
     if isinstance(result, (str, bytes)) and name != "type":  # the fake's, not the tensor's
         ctx.stop(Kind.TENSOR_VALUE, "a tensor is turned into text", "print shapes, or print after the compiled part")
     if (alien := _alien(result)) is not None:

@@ -99,7 +99,7 @@ def have_sizes_of_data(tensors: Sequence[torch.Tensor]) -> bool:
     return any(is_data_dependent(symbol) for size in sizes for symbol in size.node.expr.free_symbols)
 
 
-class Assumptions:
+class DeferredConditions:
     """The conditions that operations take for granted of data-dependent numbers.  Nothing checks them at run time."""
 
     def __init__(self, env: ShapeEnv) -> None:

@@ -40,7 +40,7 @@ class Parts:
     compiled: Callable[..., object] | None = None
     """The compiled graph, as the backend gave it."""
     called: Callable[..., object] | None = None
-    """The same with what takes an error's writes back."""
+    """The compiled graph with what takes an error's writes back."""
     failures: Failures | None = None
     expected: Expected | None = None
     drawn_on: frozenset[torch.device] = frozenset()

@@ -17,7 +17,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Protocol
 
 from capture.bytecode.resume import Continuations
 from capture.errors import Location
@@ -42,14 +41,6 @@ from capture.writing.restart import Failures, left_to_cpython
 from capture.writing.results import Expected
 
 _HEAD = b"compile-api capture 1\n"
-
-
-class Describing(Protocol):
-    """The part of a backend that stores its compiled callables."""
-
-    def describe(self, compiled: object) -> Data: ...
-
-    def take_up(self, data: Data) -> Callable[..., object] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +148,7 @@ def opened(data: bytes) -> dict[str, Data]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Summary:
     """A stored version in short: its function, and how much it holds."""
 
     function: Location
@@ -165,10 +156,10 @@ class Told:
     guards: int
 
 
-def told_of(data: bytes) -> Told:
-    """For whoever shows what is kept; raises ``NotStored`` where the bytes are not those of a version."""
+def summary_of(data: bytes) -> Summary:
+    """The summary of a stored version; raises ``NotStored`` where the bytes are not those of a version."""
     body = opened(data)
-    return Told(Location(*body["function"]), body["operators"], len(body["guards"]))
+    return Summary(Location(*body["function"]), body["operators"], len(body["guards"]))
 
 
 class Reading:

@@ -65,7 +65,7 @@ class MetObjects:
                 ctx.guard(path, GuardKind.IS, obj)
 
     def rely_on_separate(self, ctx: Tracer, changed: Iterable[Value]) -> None:
-        """No other object of its type that was met is one of these.  Classes are each relied on as themselves."""
+        """Relies on each of these being no other object of its type that was met; on a class as itself."""
         considered = (value for value in changed if not isinstance(value, ClassValue))
         chosen = {id(value): value for value in considered if value.source is not None}
         kinds: dict[tuple[type, type], tuple[list[Value], list[Value]]] = {}

@@ -23,7 +23,7 @@ def argument_names(code: CodeType) -> tuple[str, ...]:
 
 
 def all_positional(code: CodeType) -> CodeType:
-    """The same code for callers that give every slot, in order."""
+    """A copy of the code for callers that give every slot, in order."""
     return code.replace(
         co_argcount=len(argument_names(code)),
         co_posonlyargcount=0,

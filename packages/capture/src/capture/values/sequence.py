@@ -196,7 +196,7 @@ class SetValue(Value):
         return self.cls
 
     def elements(self, ctx: Tracer) -> list[Value]:
-        """In the order in which a set of these keys gives them; that of objects is anyone's guess in Python, too."""
+        """The elements in the order of a set of these keys; that of objects is anyone's guess in Python, too."""
         if self.source is not None:  # they came in the order of the real set
             return list(self.entries.values())
         return [self.entries[key] for key in self.cls(list(self.entries))]

@@ -6,8 +6,8 @@
     self.n equals 3             self.n = 4                 4: captured anew
     p.grad is None              p.grad = a tensor, None    None: the same code
 
-Told is what is certain.  Where a value cannot be known, or the next call may well bring another object on the path, the
-guard counts as one that holds.  Must not know who asks, or what becomes of such code.
+Only what is certain counts.  Where a value cannot be known, or the next call may well bring another object on the path,
+the guard is one that holds.  Must not know who asks, or what becomes of such code.
 """
 
 from __future__ import annotations

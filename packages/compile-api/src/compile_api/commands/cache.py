@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from capture import NotStored, told_of
+from capture import NotStored, summary_of
 from compile_api.errors import CompileApiError
 from compile_api.warm_start.bundles import load_cache, save_cache
 from compile_api.warm_start.store import cache, versions
@@ -70,7 +70,7 @@ def _frames() -> Iterator[str]:
     for path in (path for path in cache().entries() if path.suffix == ".frame"):
         for data in versions(cache().find_data(path.name) or b""):
             with contextlib.suppress(NotStored):
-                summary = told_of(data)
+                summary = summary_of(data)
                 kind = f"{summary.operators} operators" if summary.operators else "no operators"
                 yield f"{summary.function}: {kind}, {summary.guards} guards, {len(data) / 1e3:.1f} kB"
 

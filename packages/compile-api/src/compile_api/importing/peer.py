@@ -22,7 +22,7 @@ OPENLY = ("disable", "graph_break", "OptimizedModule")
 
 
 def late_disable(peer: Deferral) -> Callable[..., Any]:
-    """A stand-in for the peer's ``disable``: while the peer has not been loaded there is nothing to disable, and once
+    """An answer for the peer's ``disable``: while the peer has not been loaded there is nothing to disable, and once
     it has been its own answer counts."""
 
     def disable(fn: object = None, recursive: bool = True, **options: object) -> Any:
@@ -55,7 +55,7 @@ def _disabled_late(peer: Deferral, function: Any, recursive: bool, options: Mapp
 
 
 def no_graph_break(peer: Deferral) -> Callable[..., None]:
-    """A stand-in for a marker that torch's optimizers call at every step; it concerns the peer's graphs alone."""
+    """An answer for a marker that torch's optimizers call at every step; it concerns the peer's graphs alone."""
 
     def graph_break(msg: str = "") -> None:
         if not peer.waiting and peer.loader is None:

@@ -1,8 +1,8 @@
 """Answers to what torch's symbols ask of the peer, as long as the peer has not been loaded.
 
 The first size that varies becomes a symbol, and a symbol has an origin: "the size of that tensor in dimension 0".  The
-classes for origins lie in the peer's package, whose import takes seconds.  Stand-ins are given out instead, and which
-files are not the user's is told by their names.
+classes for origins lie in the peer's package, whose import takes seconds.  Classes of ours are given out instead, and
+which files are not the user's is told by their names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Answers to what torch asks of tensors, as long as none is spread over several machines.
 
 Operators on fake tensors ask whether an operand is a ``DTensor``, and to ask torch imports its distributed tensors, and
-sympy with them.  There is none before somebody else has imported that package, so until then the class is given by a
-stand-in.  torch keeps what it was given, so the stand-in hands everything to the class itself once there is one.
+sympy with them.  There is none before somebody else has imported that package, so until then the class is a
+placeholder.  torch keeps what it was given, so the placeholder hands everything to the class itself once there is one.
 """
 
 from __future__ import annotations

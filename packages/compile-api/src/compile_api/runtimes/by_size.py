@@ -17,8 +17,8 @@ from compile_api.backends import CompilerFn, Context
 from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphRefused
 
-_VARYING = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_NUMBERS = (bool, int, float, *_VARYING)
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_NUMBERS = (bool, int, float, *_SYMBOLIC)
 
 
 def for_each_size(ctx: Context, name: str, compile_fixed: CompilerFn) -> CompilerFn:
@@ -34,9 +34,9 @@ def for_each_size(ctx: Context, name: str, compile_fixed: CompilerFn) -> Compile
 
 def _varies(example: object) -> bool:
     if not isinstance(example, torch.Tensor):
-        return isinstance(example, _VARYING)
+        return isinstance(example, _SYMBOLIC)
     numbers = (*example.shape, *example.stride()) if example.layout is torch.strided else tuple(example.shape)
-    return any(isinstance(number, _VARYING) for number in numbers)
+    return any(isinstance(number, _SYMBOLIC) for number in numbers)
 
 
 class _BySize:
@@ -94,7 +94,7 @@ def with_numbers(gm: fx.GraphModule, inputs: Sequence[object]) -> fx.GraphModule
     return fx.GraphModule(gm, graph)
 
 
-def refuse_varying_sizes(gm: fx.GraphModule) -> None:
+def refuse_symbolic_sizes(gm: fx.GraphModule) -> None:
     """Models are made for fixed sizes; of those that inputs have there is one for each."""
     given = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
     for value in given:

@@ -18,7 +18,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.ledger import GraphCompiled
-from compile_api.runtimes.by_size import for_each_size, refuse_varying_sizes
+from compile_api.runtimes.by_size import for_each_size, refuse_symbolic_sizes
 from compile_api.torch_versions import aten
 from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
 
@@ -61,7 +61,7 @@ def lacks_a_build() -> str:
 def nvfuser(ctx: Context) -> CompilerFn:
     def for_direction(direction: str) -> FxCompiler:
         def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Boxed:
-            refuse_varying_sizes(gm)
+            refuse_symbolic_sizes(gm)
             whole, fusions = partitioned(gm)
             ctx.ledger.add(GraphCompiled(direction, len(gm.graph.nodes), (), fusions, (), ()))
             return lambda inputs: whole(*inputs)

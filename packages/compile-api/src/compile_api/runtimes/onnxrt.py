@@ -18,7 +18,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCompiled
-from compile_api.runtimes.by_size import for_each_size, refuse_varying_sizes
+from compile_api.runtimes.by_size import for_each_size, refuse_symbolic_sizes
 from compile_api.runtimes.onnx.model import converted
 from compile_api.runtimes.onnx.nodes import value_of
 from compile_api.runtimes.onnx.supported import takes, written_with_others
@@ -73,7 +73,7 @@ def _through_sessions(ctx: Context, providers: Sequence[str]) -> CompilerFn:
 
     def for_direction(direction: str) -> FxCompiler:
         def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Boxed:
-            refuse_varying_sizes(gm)
+            refuse_symbolic_sizes(gm)
             whole, sessions, left = partitioned(gm, providers)
             ctx.ledger.add(GraphCompiled(direction, len(gm.graph.nodes), (), sessions, left, ()))
             return lambda inputs: whole(*inputs)

@@ -12,7 +12,7 @@ from torch import fx
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCompiled
-from compile_api.runtimes.by_size import for_each_size, refuse_varying_sizes
+from compile_api.runtimes.by_size import for_each_size, refuse_symbolic_sizes
 from compile_api.runtimes.ofi import refuse_training
 from compile_api.torch_versions import extract_tensor_metadata
 from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
@@ -29,7 +29,7 @@ from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
 def openvino(ctx: Context) -> CompilerFn:
     def for_direction(direction: str) -> FxCompiler:
         def compile_graph(gm: fx.GraphModule, example_inputs: list[object]) -> Boxed:
-            refuse_varying_sizes(gm)
+            refuse_symbolic_sizes(gm)
             ctx.ledger.add(GraphCompiled(direction, len(gm.graph.nodes), (), ("openvino.model",), (), ()))
             return Model(gm).run
 

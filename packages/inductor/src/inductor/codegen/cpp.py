@@ -91,7 +91,7 @@ class PrintedKernel:
 
     @property
     def entry(self) -> str:
-        """The same function for callers that know nothing of its parameters."""
+        """The text of a second function, for callers that know nothing of its parameters."""
         # Buffers, then the pointer for positions outside, then sizes, then threads: the order of ``_signature``.
         given = [f"({_pointer(argument)})p[{place}]" for place, argument in enumerate(self.kernel.arguments)]
         if self.kernel.cpu.checked:

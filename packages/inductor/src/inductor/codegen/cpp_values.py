@@ -71,7 +71,7 @@ class Scope:
         return made
 
     def masked(self, mask: Operand) -> Scope:
-        """The same block where only some lanes may be read: what is read there is not what is read outside."""
+        """A scope for this block where only some lanes may be read: what is read there is not what is read outside."""
         # ``transposed`` is not handed on: a square is read as a whole, and not by lanes.
         return Scope(self.lines, self.names, self.lanes, dict(self.results), self, mask)
 

@@ -226,7 +226,7 @@ class Index:
     # -- rewriting ----------------------------------------------------------------------------------------------------
 
     def subs(self, replacements: Mapping[Symbol, IndexLike]) -> Index:
-        """The same expression with symbols replaced, simplified again."""
+        """This expression with symbols replaced, simplified again."""
         if not replacements or self.symbols.isdisjoint(replacements):
             return self
         total = ZERO

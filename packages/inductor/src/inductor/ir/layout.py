@@ -165,7 +165,7 @@ class Shape:
         return blocks if self.r is None else blocks | {"RBLOCK": self.r}
 
     def with_blocks(self, blocks: Mapping[str, int], warps: int) -> Shape:
-        """The same axes in blocks of other sizes, given by the names of ``constants``."""
+        """This shape with blocks of other sizes, given by the names of ``constants``."""
         tiles = tuple(replace(tile, block=blocks.get(f"{tile.name.upper()}BLOCK")) for tile in self.tiles)
         return replace(self, tiles=tiles, r=blocks.get("RBLOCK"), warps=warps)
 

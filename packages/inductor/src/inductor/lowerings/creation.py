@@ -1,7 +1,7 @@
 """Tensors made of numbers and positions alone: they take no memory until something needs it.
 
-``of_any_size`` marks those that are right for sizes that only the data tell: they read nothing, so there is nothing
-whose bounds could be missed.  ``**_`` swallows the layout, which ``lower`` has checked as it has the dtype, and
+``of_any_size`` marks those that are right for data-dependent sizes: they read nothing, so there is nothing whose
+bounds could be missed.  ``**_`` swallows the layout, which ``lower`` has checked as it has the dtype, and
 pinning, which has no effect here.
 """
 
@@ -259,7 +259,7 @@ def _uninitialised_by_strides(
     dtype: torch.dtype,
     device: object,
 ) -> Tensor | Declined:
-    """As ``uninitialised``, but the library's where the strides leave gaps: results written into it lie so, too."""
+    """``uninitialised`` by strides, or the library's where the strides leave gaps: results written into it do, too."""
     if not is_dense(ctx.sizes.indices(size), ctx.sizes.indices(stride)):
         return Declined("memory with gaps")
     return uninitialised(ctx, size, dtype, device)

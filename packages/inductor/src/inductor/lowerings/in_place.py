@@ -112,7 +112,7 @@ class InPlace:
         return load(buffer)
 
     def _in_memory(self, value: Tensor) -> Tensor:
-        """The same tensor as a whole buffer, if its element is just a load from one."""
+        """The tensor as a whole buffer, if its element is just a load from one."""
         names = read_buffers(value.expr) if value.base is None else ()
         for whole in (load(self._ctx.buffers[name]) for name in names):
             if (whole.expr, whole.sizes, whole.dtype) == (value.expr, value.sizes, value.dtype):

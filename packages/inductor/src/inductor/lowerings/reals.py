@@ -71,6 +71,7 @@ def _is_positive(sizes: Sizes, expr: Any, shape_env: Any) -> bool:
         return False
     if (sizes.index(whole) - 1).is_nonnegative():
         return True
+    # Imported here, as static sizes need no sympy, which torch imports with it.
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     return bool(statically_known_true(shape_env.create_symintnode(whole, hint=None) >= 1))

@@ -138,7 +138,7 @@ def _truth(ctx: Context, x: Tensor, kind: str, dim: Dims, keepdim: bool) -> Tens
 # -- extremes ---------------------------------------------------------------------------------------------------------
 
 
-NO_EXTREME = Declined("an extreme of as many elements as only data can tell: of none, that is an error")
+NO_EXTREME = Declined("an extreme of a data-dependent number of elements: of none, that is an error")
 """The answer for an extreme over a data-dependent number of elements: over none, eager raises."""
 
 

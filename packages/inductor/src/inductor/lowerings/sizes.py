@@ -38,7 +38,7 @@ class Sizes:
     """The results of the operator at hand that such sizes are read from: the result's number, the dimension and the
     symbol."""
     comparisons: Any = ()
-    """What the tracer has compared so far, and the graph relies on: the guards of its shape environment."""
+    """The comparisons that the tracer has made so far, and the graph relies on: the guards of its shape environment."""
     ones: dict[object, bool] = field(default_factory=dict)
     """Of computed sizes by the tracer's expression, whether the graph relies on their being 1."""
 
@@ -126,6 +126,7 @@ class Sizes:
         if expr.is_Symbol or expr.is_Integer:
             return False
         if expr not in self.ones:
+            # Imported here, as static sizes need no sympy, which torch imports with it.
             from torch.fx.experimental.symbolic_shapes import statically_known_true
 
             self.ones[expr] = bool(statically_known_true(value == 1))

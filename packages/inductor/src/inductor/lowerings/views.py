@@ -103,7 +103,7 @@ def view(ctx: Context, x: Tensor, size: Sequence[Size]) -> Tensor | Declined:
         # Of no elements any size would do, and there is nothing to divide by.
         sizes[hole] = x.numel // known if known != 0 else ZERO
     if numel(sizes) != x.numel and (numel(sizes).unbounded or x.numel.unbounded):
-        return Declined("a view of as many elements as only data can tell")
+        return Declined("a view of a data-dependent number of elements")
     seen = _as_traced(ctx, x, sizes)
     return reshape(x, sizes) if seen is None else seen
 
@@ -228,7 +228,7 @@ def expand(ctx: Context, x: Tensor, size: Sequence[Size], implicit: bool = False
     lead = len(sizes) - x.ndim
     sizes = [x.sizes[dim - lead] if value == -1 else value for dim, value in enumerate(sizes)]
     if any(old not in (ONE, new) and new.unbounded for old, new in zip(x.sizes, sizes[lead:], strict=True)):
-        return Declined("an expansion to a size that only data can tell")
+        return Declined("an expansion to a data-dependent size")
     return broadcast_to(x, sizes)
 
 
@@ -284,7 +284,7 @@ def select(ctx: Context, x: Tensor, dim: int, index: Size) -> Tensor | Declined:
     at = from_end(ctx.sizes.index(index), x.sizes[dim])
     # Of a position with a range the tracer has asked whether it is inside; one without may be anywhere.
     if at is None or ((at.unbounded or x.sizes[dim].unbounded) and not is_inside(at, x.sizes[dim])):
-        return Declined("a position that only data can tell")
+        return Declined("a data-dependent position")
     return _selected(x, dim, at)
 
 

@@ -1,6 +1,6 @@
 """Equality as containers compare: of sequences, mappings, sets and views, item by item, and what else ``==`` is.
 
-Where an item is a tensor, a number of the run or an object, ``==`` is asked for as a program would.
+Where an item is a tensor, a data-dependent number or an object, ``==`` is asked for as a program would.
 """
 
 from __future__ import annotations

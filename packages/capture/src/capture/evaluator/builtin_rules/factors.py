@@ -97,7 +97,7 @@ def _types_of_results(
     rows = [[part.fake for part in row if isinstance(part, TensorValue)] for row in zip(*columns, strict=False)]
     whole = not all(fake.dtype.is_floating_point or fake.dtype.is_complex for row in rows for fake in row)
     if whole and not all(isinstance(factor, ScalarValue) and factor.python_type() is int for factor in factors):
-        ctx.stop(Kind.TENSOR_VALUE, f"`{name}` of tensors of integers is given a factor of the run")
+        ctx.stop(Kind.TENSOR_VALUE, f"`{name}` of tensors of integers is given a data-dependent factor")
     compute = getattr(torch, name.removeprefix("_foreach_").removesuffix("_"))
     return () if name.endswith("_") else [compute(*map(_of_one_element, row)).dtype for row in rows]
 
@@ -138,7 +138,7 @@ def _rounded_once(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value:
     """Computes in single precision, and rounds once, back into the tensors of half precision."""
     name, many = function.__name__, isinstance(args[0], SequenceValue)
     if not name.endswith("_"):
-        ctx.stop(Kind.TENSOR_VALUE, f"`{name}` of tensors in half precision is given a number of the run")
+        ctx.stop(Kind.TENSOR_VALUE, f"`{name}` of tensors in half precision is given a data-dependent number")
     singles = [
         ListValue([_in_single_precision(ctx, part) for part in _parts(ctx, arg)])
         if isinstance(arg, SequenceValue)

@@ -373,7 +373,7 @@ def _extreme(function: Any, better: object) -> Any:
         # Known, or decided by a guard on sizes.
         if all(isinstance(value, (ConstantValue, SymbolicNumber)) for value in values) and is_none(key):
             return _extreme_number(ctx, function, better, values)
-        # A number that only the data can tell: no branch, a number computed from both.  Of whole numbers it does not
+        # A data-dependent number: no branch, a number computed from both.  Of whole numbers it does not
         # matter which of two equal ones is given.
         if len(values) == 2 and is_none(key) and _are_whole_numbers(values):
             return ScalarValue(int, function=function, operands=values)

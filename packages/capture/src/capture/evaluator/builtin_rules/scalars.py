@@ -99,7 +99,7 @@ def _sample(operand: Value) -> object:
 
 
 def number_operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """The family of operators on numbers of the run: those that cannot raise are put off."""
+    """The family of operators on data-dependent numbers: those that cannot raise are put off."""
     if not any(isinstance(arg, ScalarValue) for arg in args):
         return None
     if any(isinstance(arg, TensorValue) for arg in args):

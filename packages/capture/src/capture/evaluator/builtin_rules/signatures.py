@@ -42,7 +42,7 @@ def _existing(ctx: Tracer, value: Value) -> Any:
 
 
 _PARTS = ("__code__", "__defaults__", "__kwdefaults__", "__annotations__")
-_STAND_INS = ("__signature__", "__wrapped__")
+_SHOWN_INSTEAD = ("__signature__", "__wrapped__")
 """Attributes whose signature ``inspect`` shows in place of the function's own."""
 
 
@@ -53,7 +53,7 @@ def _rely_on_parts(ctx: Tracer, value: FunctionValue) -> None:
         return
     for name in _PARTS:
         ctx.guard(AttrSource(source, name), GuardKind.IS, getattr(real, name))
-    for name in _STAND_INS:
+    for name in _SHOWN_INSTEAD:
         entry = KeySource(DictSource(source), name)
         if name in vars(real):
             ctx.guard(entry, GuardKind.IS, vars(real)[name])

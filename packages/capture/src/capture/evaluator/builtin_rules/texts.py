@@ -27,7 +27,11 @@ def _of_texts(function: Callable[..., object]) -> None:
     def compute(ctx: Tracer, *args: Value, **options: Value) -> Value:
         _insist_on_quiet(ctx, function, [*args, *options.values()])
         found = fold(ctx, function, args, options)
-        return found if found is not None else ctx.stop(Kind.TEXT, f"{name_of(function)} is given a text of the run")
+        return (
+            found
+            if found is not None
+            else ctx.stop(Kind.TEXT, f"{name_of(function)} is given a text that is known only when it runs")
+        )
 
 
 def _insist_on_quiet(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> None:

@@ -65,7 +65,7 @@ class _Evaluator:
             raise Refused(f"it is given {value.describe()}") from None
 
     def _number(self, value: ScalarValue) -> object:
-        """A number of the run: known now, a float in a tensor, or a symbol."""
+        """A data-dependent number: known now, a float in a tensor, or a symbol."""
         number = value.of_this_call()
         if number is not None:
             return number

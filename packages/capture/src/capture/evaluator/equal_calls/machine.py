@@ -16,10 +16,11 @@ import torch
 
 from capture.errors import InternalError, Location
 from capture.evaluator.assumptions import Assumptions
-from capture.evaluator.equal_calls.facts import holds, of_fake, same_constant
-from capture.evaluator.equal_calls.paths import MISSING, Paths, Refused
+from capture.evaluator.equal_calls.facts import of_fake
+from capture.evaluator.equal_calls.fitting import Fitting, SeenObjects
+from capture.evaluator.equal_calls.paths import Paths, Refused
 from capture.evaluator.equal_calls.recipes import Recipe, Watching, done_again
-from capture.evaluator.equal_calls.tape_recorder import TapeRecorder, fact_of_object, leads_to, of_known
+from capture.evaluator.equal_calls.tape_recorder import TapeRecorder, leads_to
 from capture.evaluator.equal_calls.tapes import (
     Guarded,
     Known,
@@ -41,7 +42,7 @@ from capture.recording.graph import memory_of
 from capture.recording.histories import note_view
 from capture.recording.operations import insist_on_room
 from capture.signals import HeldSignals
-from capture.torch_versions import cdata_of, is_view
+from capture.torch_versions import is_view
 from capture.values.base import Value, reachable, realize
 from capture.values.constant import ConstantValue
 from capture.values.function import FunctionValue, NamespaceValue
@@ -69,13 +70,13 @@ class MachineOfEqualCalls(Machine):
         self._changed: set[int] = set()  # what was made here and changed since the epoch was asked for
         self._sights: collections.Counter[type] = collections.Counter()
         self._tapes: dict[type, list[Tape]] = {}
-        self._memories: set[int] = set()  # of real tensors that were met
-        self._shared_memories: set[int] = set()  # of several of them
         self.done_again = 0
         super().__init__(*args)
 
     def _take_from_parts(self) -> None:
         super()._take_from_parts()
+        self._seen = SeenObjects(self._met)
+        self._fitting = Fitting(self._seen, self.is_dynamic_float)
         self._note_origin = self.note_origin
         self.note_origin = self._note_origin_of
 
@@ -105,7 +106,7 @@ class MachineOfEqualCalls(Machine):
         tape = Tape(Paths(module.source, obj), Slots(), (), self._state())
         tape.slots.add(module)
         try:
-            if self._tables_are_known(obj):
+            if self._seen.has_tables_of(obj):
                 raise Refused
             outside = [value for value in (*args, *kwargs.values()) if not isinstance(value, TensorValue)]
             # An argument that leads to the module, or holds it, is not the same for another module.
@@ -121,10 +122,11 @@ class MachineOfEqualCalls(Machine):
             return module.call(self, args, kwargs)
         tapes = self._tapes.setdefault(cls, [])
         for known in reversed(tapes):
-            if self._fits(known, tape):
+            paths = self._fitting.paths(known, tape)
+            if paths is not None:
                 if self.options.verify_equal_calls:
                     return self._verified(known, tape, module, args, kwargs)
-                return self._done_again(known, tape)
+                return self._done_again(known, tape, paths)
         # So many kinds of calls that one more is unlikely to be met again.
         if len(tapes) >= _MOST_TAPES:
             return module.call(self, args, kwargs)
@@ -138,9 +140,6 @@ class MachineOfEqualCalls(Machine):
         memories = [memory_of(value.fake) for value in slots.values if isinstance(value, TensorValue)]
         shared = self.graph.inputs_over
         return tuple((memory if memory in shared else None, memories.index(memory)) for memory in memories)
-
-    def _shares_memory(self, value: TensorValue) -> bool:
-        return _memory_of(value.obj) in self._shared_memories
 
     def _state(self) -> tuple[object, ...]:
         """All that a call may go by besides its module and its arguments."""
@@ -163,19 +162,13 @@ class MachineOfEqualCalls(Machine):
     def _node_count(self) -> int:
         return len(self.graph.graph.nodes) if "graph" in vars(self.graph) else 0
 
-    def _tables_are_known(self, obj: torch.nn.Module) -> bool:
-        """True if evaluated code has looked at a table of the module, whose items a change would then have to show."""
-        held = object.__getattribute__(obj, "__dict__")
-        tables = (held, *(held.get(name) for name in ("_parameters", "_buffers", "_modules")))
-        return any(table is not None and self._met.find(table) is not None for table in tables)
-
     # -- recording tapes -------------------------------------------------------------------------------------------
 
     def _taken(
         self, tape: Tape, module: ModuleValue, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> tuple[Value, TapeRecorder]:
         """The result of evaluating a call, with the tape that was taken of it."""
-        recorder = TapeRecorder(tape, len(self.frames), self._shares_memory)
+        recorder = TapeRecorder(tape, len(self.frames), self._seen.shares_memory)
         counts, nodes = self._counts(), self._node_count()
         self._recorders.append(recorder)
         try:
@@ -191,7 +184,7 @@ class MachineOfEqualCalls(Machine):
             if given_shapes(args, kwargs, again)[:2] != tape.given[:2]:
                 recorder.refuse("its arguments changed")
             modules = [value for value in tape.slots.values if isinstance(value, ModuleValue)]
-            if any(self._tables_are_known(each.obj) for each in modules):
+            if any(self._seen.has_tables_of(each.obj) for each in modules):
                 recorder.refuse("the tables of a module are looked at")
         except Refused:
             recorder.refuse("its arguments changed")
@@ -247,12 +240,8 @@ class MachineOfEqualCalls(Machine):
     def _wrapped(self, obj: Any, source: Source) -> Value:
         known = self._met.find(obj)
         value = super().wrap(obj, source)
-        if known is None and isinstance(value, TensorValue):
-            memory = _memory_of(obj)
-            if memory in self._memories:
-                self._refuse("tensors share memory")
-                self._shared_memories.add(memory)
-            self._memories.add(memory)
+        if known is None and isinstance(value, TensorValue) and self._seen.add_memory(obj):
+            self._refuse("tensors share memory")
         return value
 
     def known(self, obj: object) -> Value | None:
@@ -384,88 +373,9 @@ class MachineOfEqualCalls(Machine):
 
     # -- doing it again ------------------------------------------------------------------------------------------
 
-    def _fits(self, known: Tape, tape: Tape) -> bool:
-        """True if all that was found in one call is found in another; nothing has been done for it yet."""
-        if known.state != tape.state or known.given != tape.given:
-            return False
-        try:
-            # A tensor from elsewhere that was written to since.
-            if any(of_fake(tensor.fake) != fact for tensor, fact in known.outside.values()):
-                return False
-            for step in known.paths.steps:
-                tape.paths.follow(step)
-            return self._events_fit(known, tape)
-        except (Refused, AttributeError, TypeError):
-            return False
-        finally:
-            self._cut(tape)
-
-    def _cut(self, tape: Tape) -> None:
-        """Back to the root alone; what was followed is kept where the tape is to be used."""
-        root, obj = tape.paths.sources[0], tape.paths.objects[0]
-        self._followed = tape.paths
-        tape.paths = Paths(root, obj)
-
-    def _events_fit(self, known: Tape, tape: Tape) -> bool:
-        """True if the objects of the other module are such as the tape met, and its guards hold for them."""
-        paths = tape.paths
-        objects: dict[int, object] = {}  # by slot
-        memories: set[int] = set()
-        for event in known.events:
-            if isinstance(event, Guarded):
-                if not holds(event.kind, event.payload, paths.objects[event.path]):
-                    return False
-            elif isinstance(event, Wrapped):
-                obj = paths.objects[event.path]
-                if event.slot in objects and objects[event.slot] is not obj:
-                    return False
-                first = event.slot not in objects
-                objects[event.slot] = obj
-                varies = type(obj) is float and self.is_dynamic_float(paths.sources[event.path])
-                if varies or (first and not self._is_such(obj, event, memories, objects)):
-                    return False
-                if isinstance(event.fact, tuple) and event.fact[0] is Known and not self._is_apart(obj, known, tape):
-                    return False
-        return True
-
-    def _is_apart(self, obj: object, known: Tape, tape: Tape) -> bool:
-        """True if a tensor that was met before is not one that the call has besides."""
-        value = self._met.find(obj)
-        assert isinstance(value, TensorValue)
-        others = id(value) in known.outside or id(value) in tape.slots.numbers or self._shares_memory(value)
-        return not others and memory_of(value.fake) not in tape.given_memories
-
-    def _is_such(self, obj: Any, event: Wrapped, memories: set[int], objects: dict[int, object]) -> bool:
-        """True if an object is what the tape met in its place, and as new, or as known, as that was."""
-        if obj is MISSING:
-            return False
-        # Met before, outside of the module: it has to be the very object.
-        if isinstance(event.fact, Same):
-            return self._met.find(obj) is event.fact.held
-        assert isinstance(event.fact, tuple)
-        kind, *fact = event.fact
-        if kind is ConstantValue:
-            return same_constant(obj, fact[2].held)
-        if kind is Known:
-            value = self._met.find(obj)
-            alone = sum(each is obj for each in objects.values()) == 1
-            return alone and type(value) is TensorValue and of_known(value) == event.fact
-        # New to the tape's call, so it has to be new to this one: else a tied weight would pass for two.
-        if self._met.find(obj) is not None or sum(each is obj for each in objects.values()) > 1:
-            return False
-        if kind is TensorValue:
-            memory = _memory_of(obj)
-            if memory in self._memories or memory in memories:
-                return False
-            memories.add(memory)
-            return fact_of_object(obj, kind) == (fact[0],)
-        if kind is ModuleValue and self._tables_are_known(obj):
-            return False
-        return fact_of_object(obj, kind) == tuple(fact)
-
-    def _done_again(self, known: Tape, tape: Tape) -> Value:
+    def _done_again(self, known: Tape, tape: Tape, paths: Paths) -> Value:
         """Does the events of the tape again, on the paths and tensors of this call."""
-        paths, slots, outer = self._followed, tape.slots, self._place
+        slots, outer = tape.slots, self._place
         self.commit()
         self.done_again += 1
         # The callers' handlers see errors of these operations, too: a restart after one has to know.
@@ -565,13 +475,6 @@ def _difference(known: Tape, tape: Tape) -> str:
         if one != other:
             return f"{other} stands where {one} stood"
     return f"has {len(tape.events)} events, not {len(known.events)}; {tape.result}, not {known.result}"
-
-
-def _memory_of(tensor: torch.Tensor) -> int:
-    try:
-        return int(cdata_of(tensor.untyped_storage()))
-    except (NotImplementedError, RuntimeError):
-        return 0
 
 
 def _is_plain(value: Value) -> bool:

@@ -142,7 +142,8 @@ def _define(launch: Launch) -> str:
 
 
 def _free_name(launch: Launch) -> str:
-    """The same in every process for the same text and way of calling, so that what is kept on disk is found again."""
+    """A name that no other operator has.  Every process gives it for the same text and way of calling, so that what is
+    kept on disk is found again."""
     function = function_of(launch.kernel.object)
     assert function is not None
     kinds = repr((launch.positional, launch.named, launch.written, launch.branches))

@@ -41,7 +41,8 @@ def apply_traced(function: Any, args: Sequence[object]) -> Any:
 
 @cache
 def _traceable(function: Any) -> Any:
-    """The same function by the same name; autograd calls its backward later, and perhaps on another thread."""
+    """A subclass of the function whose backward takes fakes, too: autograd calls it later, and perhaps on another
+    thread."""
 
     def backward(ctx: Any, *grads: object) -> object:
         if not is_fake(grads):
