@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import torch
 
 from aotgrad.errors import Unsupported
-from aotgrad.torch_versions import pytree
+from aotgrad.torch_versions import base_of, pytree
 
 NEW_LAYOUT = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "unsqueeze_", "squeeze_", "as_strided_"})
 _HINT = "make a view of the new layout"
@@ -29,11 +29,11 @@ class NewLayouts:
         """Notes a change of layout; refuses it where an older view of the tensor has a history."""
         if not isinstance(target, torch.Tensor):
             return
-        older = [view for view in views if view._base is target]
+        older = [view for view in views if base_of(view) is target]
         if any(view.requires_grad for view in older):
             raise Unsupported("the layout of a tensor with views is changed in place", _HINT)
-        if older or target._base is not None:
-            self._bases.append(_base_of(target))
+        if older or base_of(target) is not None:
+            self._bases.append(_root_of(target))
 
     def refuse_write(self, written: object, operands: object) -> None:
         """Refuses a write that gives a history to memory of which something got another layout."""
@@ -43,10 +43,10 @@ class NewLayouts:
         if not any(tensor.requires_grad for tensor in given):
             return
         for tensor in pytree.tree_leaves(written):
-            if isinstance(tensor, torch.Tensor) and any(base is _base_of(tensor) for base in self._bases):
+            if isinstance(tensor, torch.Tensor) and any(base is _root_of(tensor) for base in self._bases):
                 raise Unsupported("what views show is written after a change of layout in place", _HINT)
 
 
-def _base_of(tensor: torch.Tensor) -> torch.Tensor:
-    base = tensor._base
+def _root_of(tensor: torch.Tensor) -> torch.Tensor:
+    base = base_of(tensor)
     return tensor if base is None else base
