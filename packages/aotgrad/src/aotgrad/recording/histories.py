@@ -24,7 +24,7 @@ from aotgrad.random_operators import draws
 from aotgrad.recording.own_functions import OwnBackward, callers, is_in_a_function, outermost_function, what_is_called
 from aotgrad.recording.whole_operators import sources_of
 from aotgrad.tensors import functional
-from aotgrad.torch_versions import aten, get_sequence_nr, sequence_nr_of
+from aotgrad.torch_versions import aten, base_of, get_sequence_nr, sequence_nr_of
 
 DETACHED = "detached"
 """The key in a node's ``meta`` for a value computed where no gradients were recorded."""
@@ -159,18 +159,18 @@ class Histories:
         if not value.requires_grad:
             return
         try:
-            node, end = self._node_of(functional.current(value)), value.grad_fn
+            node, end, root = self._node_of(functional.current(value)), value.grad_fn, _root(value)
         except RuntimeError:  # a view that autograd lets nobody use any more
             return
         _, known, before = self._seen.get(id(value), (value, None, node))
-        if known is end and before is not node:
+        if known is root and before is not node:
             node.meta[HISTORY] = before
             self._follows.clear()
-        elif known is not end and isinstance(end, BackwardCFunction) and DETACHED in node.meta:
+        elif known is not root and isinstance(end, BackwardCFunction) and DETACHED in node.meta:
             call = self._calls.get(sequence_nr_of(end)())
             if call is not None:
                 node.meta[HISTORY] = _result(call, value.output_nr, node)
-        self._seen[id(value)] = (value, end, node)
+        self._seen[id(value)] = (value, root, node)
 
     def _comes_from_leaves(self, value: torch.Tensor) -> bool:
         if not is_number(value):
@@ -212,6 +212,13 @@ def _result(call: fx.Node, number: int, value: fx.Node) -> fx.Node:
             found = call.graph.call_function(operator.getitem, (call, number))
         found.meta.update(val=value.meta["val"], phase="forward")
     return found
+
+
+def _root(value: torch.Tensor) -> Any:
+    """The autograd node that tells one history of a tensor from another.  Of a view it is its base's: that of the view
+    is made anew after every write, also where gradients are not recorded."""
+    base = base_of(value)
+    return value.grad_fn if base is None or not base.requires_grad else base.grad_fn
 
 
 def _is_plain(value: object) -> bool:
