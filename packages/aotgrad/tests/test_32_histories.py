@@ -37,7 +37,7 @@ WRITTEN = {
     "a view of an argument": "y = w * 1\n    y = y.view_as(y)[1:]\n    with torch.no_grad(): y.mul_(3)",
     "a view by its base": "z = w * 2\n    y = z[1:]; y.sin()\n    with torch.no_grad(): z.mul_(3)",
     "a view, by data": "y = (w * 2)[1:]\n    y.data.mul_(y)",
-    "a view twice": "y = (w * 2)[:1]\n    y.data.mul_(3)\n    z = y + 1\n    with torch.no_grad(): y.exp_()\n    y = y * z",
+    "a view twice": "y = (w * 2)[:1]\n    y.data.mul_(3); z = y + 1\n    with torch.no_grad(): y.exp_()\n    y = y * z",
     "a view, then with gradients": "y = (w * 2)[:1]\n    with torch.no_grad(): y.mul_(3)\n    y.mul_(2)",
     "then with gradients": "y = w * 2\n    with torch.no_grad(): y.mul_(3)\n    y.mul_(2)",
 }
