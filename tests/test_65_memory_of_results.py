@@ -82,3 +82,33 @@ def test_results_of_operators(backend, count):
         if found != expected:
             differ.append((operator.full_name, found, expected))
     assert not differ
+
+
+APART = {
+    "detach": lambda t: t.detach(),
+    "data": lambda t: t.data,
+    "part": lambda t: t.detach()[1:],
+    "view": lambda t: t.view(-1).detach(),
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize(("first", "second"), [(one, other) for one in APART for other in APART])
+def test_histories_of_one_memory_are_each_their_own(first, second, backend):
+    """What was detached and then written to has a history of its own, whoever else is returned of that memory."""
+
+    def program(x, w):
+        made = x * 1
+        one = APART[first](made)
+        one.add_(w)
+        other = APART[second](one)
+        other.mul_(w)
+        return made, one, other
+
+    outcomes = []
+    for run in (program, compile_api.compile(program, backend=backend)):
+        w = torch.tensor(2.0, requires_grad=True)
+        results = run(torch.ones(4), w)
+        sum((each * number).sum() for number, each in enumerate(results) if each.requires_grad).backward()
+        outcomes.append(([(each.requires_grad, each.tolist()) for each in results], w.grad))
+    assert outcomes[0] == outcomes[1]

@@ -285,6 +285,11 @@ def has_history(output: torch.Tensor) -> bool:
         return False
 
 
+def _root_of(value: torch.Tensor) -> torch.Tensor:
+    base = base_of(value)
+    return value if base is None else base
+
+
 def _layout_numbers(value: object) -> Any:
     return tuple(value) if isinstance(value, (list, tuple)) else value
 
@@ -363,6 +368,8 @@ class _Outputs:
         if base is output:
             result = self._result(output)
             return OfResult(result, self._own_steps(output, self.result_nodes[result]))
+        if self.training and output.requires_grad and _root_of(output) is not _root_of(base):
+            raise Unsupported("two results share memory, each with a history of its own", "return a copy of one")
         return OfResult(self._result(base), self._path(base, output), self._is_older(output))
 
     def _view_of_input(self, index: int, output: torch.Tensor) -> Output:
