@@ -129,3 +129,28 @@ def test_windows_that_overlap_come_after_tensors_that_do_not(name, backend):
         found, expected = windows(rows, step), windows(rows, step)
         torch.testing.assert_close(compiled(found), program(expected))
         torch.testing.assert_close(found, expected)
+
+
+WINDOWS = {
+    "of two": lambda y, n: y.unfold(1, 2, 1),
+    "of three": lambda y, n: y.unfold(1, 3, 2),
+    "of rows": lambda y, n: y.unfold(0, 2, 1),
+    "as wide as a number": lambda y, n: y.unfold(1, n, 1),
+    "as far apart as a number": lambda y, n: y.unfold(1, 3, n),
+    "of windows": lambda y, n: y.unfold(1, n, 1).unfold(1, 2, 1),
+    "by strides": lambda y, n: y.as_strided((y.shape[0], y.shape[1] - n, 2), (y.shape[1], 1, 1)),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_windows_that_overlap_are_computed_once_where_sizes_vary(window):
+    """What has several readers gets memory: of its own, in which no element stands for two."""
+
+    def program(x, n):
+        shown = WINDOWS[window](x.cumsum(1) / 4, n)
+        return torch.stack([shown, shown * 2], 1), shown.flip(-1) * 2
+
+    compiled = compile_api.compile(program, dynamic=True)
+    for size, number in ((8, 2), (9, 3), (7, 2)):
+        x = torch.arange(1.0, size + 1).repeat(size, 1)
+        torch.testing.assert_close(compiled(x, number), program(x, number))

@@ -376,13 +376,24 @@ def is_dense(sizes: Sequence[Index], strides: Sequence[Index]) -> bool:
     if any(size == 0 for size, _ in known):
         return True
     if any(size is None or stride is None for size, stride in known):
-        return all(stride != 0 or size == 1 for size, stride in known)
+        return not _overlap(sizes, strides)
     expected = 1
     for stride, size in sorted((stride or 0, size or 0) for size, stride in known if size != 1):
         if stride != expected:
             return False
         expected *= size
     return True
+
+
+def _overlap(sizes: Sequence[Index], strides: Sequence[Index]) -> bool:
+    """True if several elements are known to share a cell, as those of windows: steps along one dimension reach no
+    further than another dimension does."""
+    dims = [(size, stride) for size, stride in zip(sizes, strides, strict=True) if size != ONE]
+    reaches = [(stride * (size - 1), stride) for size, stride in dims]
+    pairs = itertools.permutations(reaches, 2)
+    return any(stride == ZERO for _, stride in dims) or any(
+        (outer[1] - inner[1]).is_nonnegative() and (inner[0] - outer[1]).is_nonnegative() for inner, outer in pairs
+    )
 
 
 def same_strides(sizes: Sequence[Index], left: Sequence[Index], right: Sequence[Index]) -> bool:
