@@ -123,3 +123,26 @@ def test_positions_that_are_no_integers_are_refused(raiser, backend):
             run(torch.arange(1.0, 4.0), torch.tensor([1.0]))
         refusals.append((raised.type, str(raised.value)))
     assert refusals[0] == refusals[1]
+
+
+NOT_FITTING = {
+    "conv1d": (lambda x: nnf.conv1d(x, torch.ones(5, 5, 2)), (6, 7, 6)),
+    "conv1d by groups": (lambda x: nnf.conv1d(x, torch.ones(5, 1, 2), groups=5), (6, 7, 6)),
+    "conv_transpose1d": (lambda x: nnf.conv_transpose1d(x, torch.ones(5, 5, 2)), (6, 7, 6)),
+    "matmul": (lambda x: x @ torch.ones(6, 2), (6, 5, 7)),
+}
+
+
+@pytest.mark.parametrize("name", NOT_FITTING)
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_operands_that_do_not_fit_are_refused_where_sizes_vary(name, backend):
+    operator, misfit = NOT_FITTING[name]
+    program = lambda x: (operator(x), x * 2)[1]
+    compiled = compile_api.compile(program, backend=backend)
+    for size in ((4, 5, 6), (6, 5, 6)):
+        assert torch.equal(compiled(torch.ones(size)), torch.full(size, 2.0))
+    with pytest.raises(RuntimeError, match=r".") as refused:
+        program(torch.ones(misfit))
+    with pytest.raises(RuntimeError, match=r".") as ours:
+        compiled(torch.ones(misfit))
+    assert str(ours.value) == str(refused.value)

@@ -37,10 +37,12 @@ def _convolved(
 ) -> Tensor | None:  # fmt: skip
     """The result of a convolution; None where torch has to tell."""
     layout = _layout(x, weight)
-    if layout is None:
+    channels = (weight.shape[0], weight.shape[1] * groups)
+    given, made = channels if transposed else channels[::-1]
+    if layout is None or x.shape[1] != given or (bias is not None and tuple(bias.shape) != (made,)):
         return None
     options = [_spread(option, x.dim() - 2) for option in (stride, padding, dilation, output_padding)]
-    sizes: list[Any] = [x.shape[0], weight.shape[1] * groups if transposed else weight.shape[0]]
+    sizes: list[Any] = [x.shape[0], made]
     for size, window, step, beside, gap, more in zip(x.shape[2:], weight.shape[2:], *options, strict=True):
         reach = gap * (window - 1)
         if transposed:

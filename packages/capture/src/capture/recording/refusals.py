@@ -268,6 +268,12 @@ def _by_no_positions(x: torch.Tensor, dim: int, index: torch.Tensor, *_: object,
     return index.dim() > 1 or index.dtype not in (torch.int64, torch.int32)
 
 
+@_doubt(aten.bucketize)
+def _between_no_row(x: object, boundaries: torch.Tensor, *_: object, **__: object) -> bool:
+    """True for boundaries that are not in a row."""
+    return boundaries.dim() != 1
+
+
 @_doubt(aten.mm, aten.mv, aten.bmm, aten.dot, aten.vdot, aten.linalg_cross, aten.heaviside, aten.heaviside_)
 @_doubt(aten.addmm, aten.addmv, aten.baddbmm, aten.addbmm, aten.addmm_, aten.addmv_, aten.baddbmm_, aten.addbmm_)
 def _of_two_types(*operands: object, **_: object) -> bool:
