@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import compile_api
@@ -281,3 +282,28 @@ def test_what_is_passed_stays_the_programs(backend):
     x.grad.mul_(9)
     assert torch.equal(given, torch.ones(3))
     assert torch.equal(x.grad, torch.full((3,), 9.0))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "drawn",
+    [F.dropout, lambda x: F.dropout(x, 0.2), lambda x: F.dropout(x * 2).sin()],
+    ids=["half", "a fifth", "and more"],
+)
+def test_through_dropout_behind_a_result(drawn, dynamic, backend):
+    """The mask is saved, and nobody reads it in the gradients from the result on."""
+
+    def program(x):
+        product = x * drawn(x)
+        return (product**3).mean(), product
+
+    def second(run):
+        torch.manual_seed(0)
+        x = torch.linspace(-1, 1, 20, dtype=torch.double).view(4, 5).requires_grad_()
+        (first,) = torch.autograd.grad(run(x)[0] ** 2, x, create_graph=True)
+        first.square().sum().backward()
+        return first, x.grad
+
+    torch.testing.assert_close(
+        second(compile_api.compile(program, backend="aot_eager", dynamic=dynamic)), second(program)
+    )

@@ -217,6 +217,8 @@ def trace_double_backward(
     copies: dict[fx.Node, fx.Node] = {}
     graph.graph_copy(joint.graph, copies)
     graph.output(tuple(copies[node] for node in _gradients(joint, roles)))
+    # A mask that nobody reads here goes, and dropout's values still follow from what was saved of it.
+    dropouts = {n.name: copy.all_input_nodes[0] for n, copy in copies.items() if is_dropout_mask(copy)}
     # In this order: later steps look at what is still read once absent tangents and saved values have gone.
     put_together(graph, copies)
     drop_absent(graph, absent)
@@ -224,7 +226,8 @@ def trace_double_backward(
     _drop_unread(graph)
     refuse_zeros_in_running_products(graph)
     saved = [role.name for role in backward.inputs if isinstance(role, Saved)]
-    taken = _take_saved(graph, {node.name: copies[node] for node in joint.graph.nodes if node in copies}, saved)
+    by_name = {node.name: copies[node] for node in joint.graph.nodes if node in copies}
+    taken = _take_saved(graph, by_name, saved, dropouts)
     _drop_unread(graph)
     numbers = {copies[node]: number for node, number in _results(joint).items()}
     numbers = {node: number for node, number in numbers.items() if node.users}
@@ -274,25 +277,28 @@ def _gradients(joint: JointGraph, roles: Sequence[Gradient]) -> list[fx.Node]:
     return [node for node, role in zip(joint.values, joint.outputs, strict=True) if role in roles]
 
 
-def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[str]) -> tuple[int, ...]:
+def _take_saved(
+    graph: fx.Graph, by_name: Mapping[str, fx.Node], saved: Sequence[str], dropouts: Mapping[str, fx.Node]
+) -> tuple[int, ...]:
     """Puts inputs in place of values that forward saved and no derivative goes through; returns which saved tensors
     those are.
 
-    Among them is everything drawn at random.
+    Among them is everything drawn at random.  ``dropouts``: those whose mask has a name.
     """
     passed = _passed(graph, [node for node in graph.output_node().args[0] if isinstance(node, fx.Node)])
     taken: list[int] = []
     last = [node for node in graph.nodes if node.op == "placeholder"][-1]
     for index, name in enumerate(saved):
         node = by_name.get(name)
-        if node is None or not node.users or not _may_be_taken(node, passed):
+        drawn = dropouts.get(name)
+        if node is None or not (drawn.users if drawn else node.users and _may_be_taken(node, passed)):
             continue
         with graph.inserting_after(last):
             last = graph.placeholder(f"taken_{len(taken)}")
         last.meta["val"] = node.meta.get("val")
         # The mask alone is saved; dropout's values follow from it.
-        if is_dropout_mask(node):
-            dropout_from_mask(graph, node.all_input_nodes[0], mask=last)
+        if drawn is not None:
+            dropout_from_mask(graph, drawn, mask=last)
         if _lost(node) and node in passed:
             _take_old_value(graph, node, last)
         else:

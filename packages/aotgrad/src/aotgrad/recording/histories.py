@@ -214,7 +214,7 @@ def _result(call: fx.Node, number: int, value: fx.Node) -> fx.Node:
     return found
 
 
-def _root(value: torch.Tensor) -> Any:
+def _root(value: torch.Tensor) -> object:
     """The autograd node that tells one history of a tensor from another.  Of a view it is its base's: that of the view
     is made anew after every write, also where gradients are not recorded."""
     base = base_of(value)

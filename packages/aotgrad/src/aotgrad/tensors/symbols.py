@@ -39,6 +39,7 @@ class SizeNodes:
         self._sources: dict[sympy.Basic, Callable[[], fx.Node]] = {}
         self._values: dict[sympy.Basic, SymScalar] = {}
         self._of_program: set[sympy.Basic] = set()
+        self.zero_is_refused = False  # by the operator whose formula divides: images without pixels
 
     def note_of_program(self, value: torch.SymFloat) -> None:
         """Notes a float that the program computed itself, where Python raises for a division by zero."""
@@ -111,7 +112,7 @@ class SizeNodes:
         value = node.target(*arguments)
         node.meta.update(val=value, size=True)
         if isinstance(value, torch.SymFloat) and value.node.expr not in self._of_program:
-            node.meta[AS_KERNELS] = node.target is operator.truediv
+            node.meta[AS_KERNELS] = node.target is operator.truediv and not self.zero_is_refused
 
     def _write(self, target: object, args: tuple[object, ...], value: SymScalar) -> fx.Node:
         node = self._graph.call_function(target, args)
