@@ -246,10 +246,7 @@ class _Narrator(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         if not self._within:
             self._recorder.source = n
-        self._recorder.sizes.zero_is_refused = getattr(n.target, "__name__", "").startswith(_OF_IMAGES)
         result = super().run_node(n)
-        if isinstance(result, torch.SymFloat):
-            self._recorder.sizes.note_of_program(result)
         if n.target in _CONTEXTS:
             self._entered.append((_CONTEXTS[n.target], result))
         elif n.target in _CONTEXTS.values():
@@ -263,8 +260,6 @@ class _Narrator(fx.Interpreter):
         return lambda *given: _Narrator(value, self._recorder, within=True).run(*given)
 
 
-_OF_IMAGES = ("interpolate", "upsample")
-"""How functions are called that divide by sizes and refuse images without pixels."""
 _autocast, _grad_mode = torch.amp.autocast_mode, torch.autograd.grad_mode
 _CONTEXTS: dict[Any, Callable[[Any], Any]] = {
     _autocast._enter_autocast: _autocast._exit_autocast,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -132,8 +132,9 @@ def _listed(*_: object, **__: object) -> list[str]:
 def _register(compiler_fn: CompilerFn | None = None, name: str | None = None, tags: object = ()) -> Any:
     if compiler_fn is None:
         return functools.partial(_register, name=name, tags=tags)
-    if str(getattr(compiler_fn, "__module__", "")).partition(".")[0] == "torch":  # its own, for its own table
-        return importlib.import_module("torch._dynamo.backends.registry").register_backend(compiler_fn, name, tags)
+    table = sys.modules.get("torch._dynamo.backends.registry")  # torch loads it before it registers anything
+    if table is not None and str(getattr(compiler_fn, "__module__", "")).partition(".")[0] == "torch":
+        return table.register_backend(compiler_fn, name, tags)
     return register_backend(compiler_fn, name=name)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import torch
 
 from aotgrad.errors import Unsupported
+from aotgrad.tensors.views import owner_of
 from aotgrad.torch_versions import base_of, pytree
 
 NEW_LAYOUT = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "unsqueeze_", "squeeze_", "as_strided_"})
@@ -25,6 +26,9 @@ class NewLayouts:
     def __init__(self) -> None:
         self._bases: list[torch.Tensor] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._bases)
+
     def note(self, target: object, views: Iterable[torch.Tensor]) -> None:
         """Notes a change of layout; refuses it where an older view of the tensor has a history."""
         if not isinstance(target, torch.Tensor):
@@ -33,20 +37,15 @@ class NewLayouts:
         if any(view.requires_grad for view in older):
             raise Unsupported("the layout of a tensor with views is changed in place", _HINT)
         if older or base_of(target) is not None:
-            self._bases.append(_root_of(target))
+            self._bases.append(owner_of(target))
 
     def refuse_write(self, written: object, operands: object) -> None:
         """Refuses a write that gives a history to memory of which something got another layout."""
-        if not self._bases or not torch.is_grad_enabled():
+        if not torch.is_grad_enabled():
             return
         given = [leaf for leaf in pytree.tree_leaves((written, operands)) if isinstance(leaf, torch.Tensor)]
         if not any(tensor.requires_grad for tensor in given):
             return
         for tensor in pytree.tree_leaves(written):
-            if isinstance(tensor, torch.Tensor) and any(base is _root_of(tensor) for base in self._bases):
+            if isinstance(tensor, torch.Tensor) and any(base is owner_of(tensor) for base in self._bases):
                 raise Unsupported("what views show is written after a change of layout in place", _HINT)
-
-
-def _root_of(tensor: torch.Tensor) -> torch.Tensor:
-    base = base_of(tensor)
-    return tensor if base is None else base

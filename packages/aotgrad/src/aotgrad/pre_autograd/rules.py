@@ -119,7 +119,7 @@ class EarlyRules(TorchFunctionMode):
         refuse_misfits(func, args, kwargs, by_rules=self._by_rules)
         _refuse_out_with_gradients(args, kwargs)
         _refuse_write_to_inference(func, args, kwargs)
-        if args and (_writes_in_place(func) or _told_to_write(func, args, kwargs)):
+        if self._new_layouts and args and (_writes_in_place(func) or _told_to_write(func, args, kwargs)):
             self._new_layouts.refuse_write(args[0], (args[1:], kwargs))
         if _name(func) in ("randn", "normal") and isinstance(kwargs.get("out"), torch.Tensor):
             refuse_normal(kwargs["out"])

@@ -396,7 +396,7 @@ class Recorder(TorchDispatchMode):
         if isinstance(value, torch.Tensor):
             return self.node_of(value)
         if isinstance(value, SYM_TYPES):
-            return self.sizes.node_for(value)
+            return self.sizes.node_for(value, of_gradient=self.phase == "backward")
         if isinstance(value, (list, tuple)):
             return (
                 type(value)(map(self._encode, value)) if type(value) in (list, tuple) else [*map(self._encode, value)]

@@ -27,7 +27,8 @@ SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 AS_KERNELS = "divides_as_kernels"
-"""The key in the ``meta`` of a division of an operator's formula: by zero it is infinite, as in kernels."""
+"""The key in the ``meta`` of a division in a gradient's formula: by zero it is infinite, as in kernels, for forward has
+accepted the sizes.  The program's divisions raise then, and so may operators that refuse a size of zero."""
 
 
 class SizeNodes:
@@ -38,12 +39,6 @@ class SizeNodes:
         self._known: dict[sympy.Basic, fx.Node] = {}
         self._sources: dict[sympy.Basic, Callable[[], fx.Node]] = {}
         self._values: dict[sympy.Basic, SymScalar] = {}
-        self._of_program: set[sympy.Basic] = set()
-        self.zero_is_refused = False  # by the operator whose formula divides: images without pixels
-
-    def note_of_program(self, value: torch.SymFloat) -> None:
-        """Notes a float that the program computed itself, where Python raises for a division by zero."""
-        self._of_program.add(value.node.expr)
 
     def bind(self, value: SymScalar, node: fx.Node) -> None:
         """Notes that `node` computes `value`."""
@@ -75,8 +70,11 @@ class SizeNodes:
         self._values.setdefault(value.node.expr, value)
         self._sources.setdefault(value.node.expr, lambda: self._write(read, (node, *where), value))
 
-    def node_for(self, value: SymScalar) -> fx.Node | int | float | bool:
-        """The node that computes `value`, written now if need be; a plain number if the value is known."""
+    def node_for(self, value: SymScalar, *, of_gradient: bool = False) -> fx.Node | int | float | bool:
+        """The node that computes `value`, written now if need be; a plain number if the value is known.
+
+        `of_gradient`: a gradient's formula asks for it.
+        """
         expr = value.node.expr
         if not expr.free_symbols:
             return _AS_NUMBER[type(value)](expr)
@@ -87,7 +85,7 @@ class SizeNodes:
 
         symbols = {symbol: fx.Proxy(self._symbol(symbol)) for symbol in expr.free_symbols}
         written: fx.Node = sympy_interp(_arithmetic(), symbols, expr).node
-        self._tell_values(written)
+        _tell_values(written, of_gradient)
         written.meta["val"] = value
         self._known[expr] = written
         return written
@@ -103,21 +101,21 @@ class SizeNodes:
             self._known[expr] = self._sources[expr]()
         return self._known.get(expr)
 
-    def _tell_values(self, node: fx.Node) -> None:
-        """Fills in the values of nodes of arithmetic that was just written."""
-        for source in node.all_input_nodes:
-            if "val" not in source.meta:
-                self._tell_values(source)
-        arguments = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in node.args]
-        value = node.target(*arguments)
-        node.meta.update(val=value, size=True)
-        if isinstance(value, torch.SymFloat) and value.node.expr not in self._of_program:
-            node.meta[AS_KERNELS] = node.target is operator.truediv and not self.zero_is_refused
-
     def _write(self, target: object, args: tuple[object, ...], value: SymScalar) -> fx.Node:
         node = self._graph.call_function(target, args)
         node.meta.update(val=value, size=True)
         return node
+
+
+def _tell_values(node: fx.Node, of_gradient: bool) -> None:
+    """Fills in the values of nodes of arithmetic that was just written."""
+    for source in node.all_input_nodes:
+        if "val" not in source.meta:
+            _tell_values(source, of_gradient)
+    arguments = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in node.args]
+    node.meta.update(val=node.target(*arguments), size=True)
+    if of_gradient and node.target is operator.truediv:
+        node.meta[AS_KERNELS] = True
 
 
 _AS_NUMBER: dict[type, Callable[[Any], int | float | bool]] = {

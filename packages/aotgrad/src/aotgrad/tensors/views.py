@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from aotgrad.facts import Restride, Step
-from aotgrad.torch_versions import OpOverload, schema_of
+from aotgrad.torch_versions import OpOverload, base_of, schema_of
 
 
 @cache
@@ -50,6 +50,12 @@ def root_of(node: fx.Node) -> fx.Node:
             break
         node = source
     return node
+
+
+def owner_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that autograd knows a view by: its base, or the tensor itself."""
+    base = base_of(tensor)
+    return tensor if base is None else base
 
 
 def restride(base: torch.Tensor, view: torch.Tensor) -> Restride | None:

@@ -37,7 +37,7 @@ from aotgrad.facts import (
 from aotgrad.recording.recorder import Recorder
 from aotgrad.tensors import functional
 from aotgrad.tensors.symbols import SYM_TYPES, is_size
-from aotgrad.tensors.views import restride, root_of, steps_between
+from aotgrad.tensors.views import owner_of, restride, root_of, steps_between
 from aotgrad.torch_versions import CreationMeta, base_of, get_creation_meta, version_of
 
 
@@ -285,11 +285,6 @@ def has_history(output: torch.Tensor) -> bool:
         return False
 
 
-def _root_of(value: torch.Tensor) -> torch.Tensor:
-    base = base_of(value)
-    return value if base is None else base
-
-
 def _layout_numbers(value: object) -> Any:
     return tuple(value) if isinstance(value, (list, tuple)) else value
 
@@ -368,7 +363,7 @@ class _Outputs:
         if base is output:
             result = self._result(output)
             return OfResult(result, self._own_steps(output, self.result_nodes[result]))
-        if self.training and output.requires_grad and _root_of(output) is not _root_of(base):
+        if self.training and output.requires_grad and owner_of(output) is not owner_of(base):
             raise Unsupported("two results share memory, each with a history of its own", "return a copy of one")
         return OfResult(self._result(base), self._path(base, output), self._is_older(output))
 
@@ -419,7 +414,7 @@ class _Outputs:
         sharing = self._sharing_with(output)
         if len(sharing) == 1 and (id(output) in self._passed or not self._is_followed_view(output)):
             return output
-        owners = [t if (base := base_of(t)) is None else base for t in sharing]
+        owners = list(map(owner_of, sharing))
         # What an autograd function returns may be a view of a tensor without history: it ran without grad mode.
         owners.sort(key=lambda tensor: tensor.is_inference() or -version_of(tensor))  # what comes by `.data` has none
         followed = next((tensor for tensor in (*owners, *sharing) if tensor.requires_grad), None)

@@ -15,7 +15,7 @@ from inductor.lowerings.sizes import SMALLEST, Sizes
 from inductor.torch_versions import OpOverload, aten
 
 AS_KERNELS = "divides_as_kernels"
-"""The key in the ``meta`` of a division of an operator's formula, which by zero is infinite; the program's raises."""
+"""The key in the ``meta`` of a division in a gradient's formula, which by zero is infinite; others may raise."""
 _TAKE_REALS = frozenset(
     (
         aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.add.Scalar, aten.sub.Scalar,

@@ -11,6 +11,7 @@ Buffers are of one class where they lie on one device and have the same number o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -18,7 +19,7 @@ from typing import TypeAlias
 from inductor.deps import gives_views, loads_of, refs, root, stores_of
 from inductor.ir.expr import Expr, Load, rewrite
 from inductor.ir.graph import Graph
-from inductor.ir.index import Index, Symbol
+from inductor.ir.index import ONE, Index, Symbol
 from inductor.ir.kernel import Argument, Kernel, Loop, map_statement
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Ref, Step
 from inductor.schedule.kernels import storage, with_own_names
@@ -192,7 +193,7 @@ class _Planner:
     def _overwritable(self, kernel: Kernel, target: Argument, number: int) -> str | None:
         """An input that dies here and whose every element is read before it is written there; None if there is no such
         one."""
-        if target.role != "out":
+        if target.role != "out" or not _has_cells_apart(self.graph.buffers[target.name]):
             return None
         # One place per iteration, always the same, and no other store that might go where positions read from tensors
         # say.
@@ -215,6 +216,12 @@ class _Planner:
             if all(load.index in places and not load.bindings for load in reads) and _read_first(storing, name, target):
                 return name
         return None
+
+
+def _has_cells_apart(buffer: Buffer) -> bool:
+    """True if the buffer is known to have as many cells as elements: where windows overlap, one iteration would read
+    what another one has written."""
+    return storage(buffer) == math.prod(buffer.sizes, start=ONE)
 
 
 def _read_first(loop: Loop, name: str, target: Argument) -> bool:
