@@ -373,7 +373,8 @@ WRONG = {
 
 SEEN = (
     *("a number too large for its type", "celu without alpha", "a negative beta", "a negative delta"),
-    *("an assertion", "a dimension too many", "an embedding of floats"),
+    *("an assertion", "a dimension too many"),
+    *(("an embedding of floats",) if torch.__version__ >= "2.13" else ()),  # 2.11's fake takes it
 )
 
 

@@ -325,6 +325,29 @@ def test_a_load_that_fails_can_be_tried_again(tmp_path, monkeypatch):
     del sys.modules["heavy"]
 
 
+@pytest.mark.parametrize("raised", [ImportError, KeyboardInterrupt])
+def test_a_package_that_fails_between_two_submodules_can_be_tried_again(raised, tmp_path, monkeypatch):
+    """As Ctrl-C does to sympy: the submodule that was there already has to become an attribute of the package."""
+    from compile_api.importing.deferred import defer
+
+    (tmp_path / "heavier").mkdir()
+    (tmp_path / "heavier" / "first.py").write_text("value = 3\n")
+    (tmp_path / "heavier" / "second.py").write_text(f"import sys\nif sys.runs == 0: raise {raised.__name__}\n")
+    init = "import sys, heavier.first\nimport heavier.second\nvalue = heavier.first.value\n"
+    (tmp_path / "heavier" / "__init__.py").write_text(init)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "runs", 0, raising=False)
+    defer("heavier", {})
+    import heavier
+
+    with pytest.raises(raised):
+        heavier.value
+    sys.runs = 1
+    assert heavier.value == 3
+    for name in ("heavier", "heavier.first", "heavier.second"):
+        del sys.modules[name]
+
+
 def test_all_that_torch_asks_of_origins_of_symbols_has_an_answer():
     from torch._subclasses import fake_tensor, meta_utils
 

@@ -428,8 +428,9 @@ def is_iterable(value: Value) -> bool:
 
 def type_name(cls: type) -> str:
     """The name of a class in Python's own errors: those made in C have one with their module, if they say so."""
-    is_heap = cls.__flags__ & (1 << 9)
-    return cls.__name__ if is_heap or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
+    # Made by a class statement: on the heap, and its attributes may be set.
+    is_pythons = cls.__flags__ & (1 << 9) and not cls.__flags__ & (1 << 8)
+    return cls.__name__ if is_pythons or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 
 
 def bind_member(obj: object, cls: type, name: str) -> object:

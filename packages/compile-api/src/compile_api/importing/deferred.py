@@ -75,7 +75,7 @@ class Deferral:
             pass
 
     def _run(self) -> None:
-        before = dict(vars(self.module))
+        before, imported = dict(vars(self.module)), set(sys.modules)
         spec: Any = self.spec
         # Python's own mark of a module that is being imported: other threads that import it wait for its lock.
         spec._initializing = True
@@ -87,6 +87,7 @@ class Deferral:
         except BaseException:  # as if nothing had been asked: the next one who asks tries again
             vars(self.module).clear()
             vars(self.module).update(before)
+            self._forget_submodules(imported)
             self.waiting = True
             raise
         finally:
@@ -95,6 +96,13 @@ class Deferral:
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self.finder]
         # An ordinary module from here on, without a detour for each attribute.
         self.module.__class__ = ModuleType
+
+    def _forget_submodules(self, earlier: Collection[str]) -> None:
+        """Takes out of ``sys.modules`` what an ``__init__`` that failed has imported of its own package: an import that
+        finds a module there does not make it an attribute of its package, which the next attempt asks for."""
+        for name in [*sys.modules]:
+            if name.startswith(f"{self.name}.") and name not in earlier:
+                sys.modules.pop(name, None)
 
     def answer(self, name: str) -> bool:
         """True if ``name`` is answered without the package; not once the one it lies in wants it whole."""
