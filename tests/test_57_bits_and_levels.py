@@ -1,6 +1,8 @@
 """Tensors whose memory does not show what they are, after plain ones of the same sizes: eager's results, in every
 backend."""
 
+import itertools
+
 import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
@@ -66,3 +68,31 @@ def test_a_level_of_forward_mode_within_a_function(backend):
         assert torch.allclose(derivative(torch.ones(3)), 2 * torch.tensor(2.0).cos() + 1)
     (stopped,) = compile_api.report(derivative).breaks
     assert "_enter_dual_level" in stopped.reason.explanation
+
+
+VIEWS_OF_PARTS = {
+    "conj": lambda z: z.conj(),
+    "mH": lambda z: z.mH,
+    "conj, imag": lambda z: z.conj().imag,
+    "imag": lambda z: z.imag,
+    "conj, a row": lambda z: z.conj()[0],
+    "pairs": torch.view_as_real,
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize(("written", "read"), [*itertools.product(VIEWS_OF_PARTS, repeat=2)])
+def test_a_write_to_one_view_of_a_complex_tensor_is_seen_by_another(written, read, history, backend):
+    def program(z):
+        z = z * 1
+        VIEWS_OF_PARTS[written](z).mul_(2).add_(1)
+        return torch.view_as_real((VIEWS_OF_PARTS[read](z) * (1 + 1j)).resolve_conj()), z
+
+    results = []
+    for run in (program, compile_api.compile(program, backend=backend, fullgraph=True)):
+        z = COMPLEX.clone().requires_grad_(history)
+        pairs, made = run(z)
+        gradients = torch.autograd.grad(pairs.sin().sum() + made.abs().sum(), z) if history else ()
+        results.append([pairs, made.resolve_conj(), *gradients])
+    torch.testing.assert_close(*results)

@@ -203,6 +203,10 @@ class Recorder(TorchDispatchMode):
         if func is aten.native_dropout.default and args[1] == 1 and args[2]:
             with self:
                 return all_dropped(args[0])
+        if func is aten.view_as_real.default and args[0].is_conj():
+            # A base whose conjugate was written to is the conjugate of what was written, which has no such view.
+            with self:
+                args = (args[0].resolve_conj(),)
         if func is aten.detach.default and self.phase == "backward" and _is_kept_by_checkpoint():
             func = aten.alias.default
         if func is aten._efficientzerotensor.default and current_autograd_node() is not None:
