@@ -188,7 +188,8 @@ def isolated(session: nox.Session, package: str) -> None:
     place = Path(session.create_tmp()) / "alone"
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(ROOT / "packages" / package, place, ignore=shutil.ignore_patterns("src", "dist"))
-    shutil.copy(ROOT / "pyproject.toml", place)
+    for name in ("pyproject.toml", "conftest.py"):  # what every test run needs
+        shutil.copy(ROOT / name, place)
     env = processor_settings(session)
     session.chdir(place)
     session.run("python", "-P", "-m", "pytest", "-q", "-n", "2", "tests", *session.posargs, env=env)

@@ -33,14 +33,6 @@ def _(x):
     return torch.empty_like(x)
 
 
-@pytest.fixture(autouse=True)
-def interruptible():
-    """Ctrl-C raises, also where the tests were started in the background of a shell, which has it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def strict(function, backend="eager"):
     return capture.optimize(backend, strict=True)(function)
 

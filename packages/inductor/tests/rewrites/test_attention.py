@@ -119,11 +119,93 @@ def with_probabilities(q, k, v):
     return p @ v, p
 
 
+SHAPES = [
+    (6, 1, 64),
+    (2, 3, 1, 64),
+    (2, 24, 8),
+    (2, 8, 3, 8),
+    (48, 8),
+    (6, 8, 8),
+    (3, 2, 8, 8),
+    (1, 6, 8, 8),
+    (2, 3, 16, 4),
+]
+SHAPES += [(24, 16), (6, 32, 2), (2, 3, 8, 2, 4), (2, 3, 8, 8), (384,), (6, 4, 16), (2, 3, 2, 32)]
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_softmax_of_the_scores_in_another_shape(shape, scaled):
+    """The same elements in the same order, whose rows are others."""
+
+    def function(q, k, v):
+        scores = q @ k.mT
+        weights = (scores.view(shape) * 0.5 if scaled else scores.view(shape)).softmax(-1)
+        return weights.view(scores.shape) @ v
+
+    check(function, *R(3, 2, 3, 8, 8), atol=1e-5, rtol=1e-5)
+
+
+ONE_QUERY = {
+    "rows": lambda t: t.permute(0, 2, 1, 3),
+    "heads last": lambda t: t.permute(2, 0, 1, 3),
+    "nothing": lambda t: t,
+    "squeezed": lambda t: t.squeeze(2).unsqueeze(1),
+}
+
+
+@pytest.mark.parametrize("name", ONE_QUERY)
+def test_one_query_whose_dimension_moves(name):
+    def function(q, k, v):
+        scores = ONE_QUERY[name](q @ k.mT)
+        return scores.softmax(-1).reshape(2, 3, 1, 9) @ v
+
+    check(function, QKV[0][:, :, :1], *QKV[1:], atol=1e-5, rtol=1e-5)
+
+
+LEFT = torch.arange(9) < torch.tensor([[[[0]]], [[[4]]]])
+"""Keys that are padding; rows of padding alone are masked out whole, together with those behind."""
+STEPS = {
+    "add zeros and smallest": lambda s, causal, left, smallest, cut: s + smallest,
+    "add a bias": lambda s, causal, left, smallest, cut: s + causal * 4500.0,
+    "add minus infinity": lambda s, causal, left, smallest, cut: s + cut,
+    "scale": lambda s, *masks: s * 0.5,
+    "fill with -10000": lambda s, causal, left, *others: s.masked_fill(left, -1e4),
+    "fill with a billion": lambda s, causal, left, *others: s.masked_fill(left, -1e9),
+    "choose a billion": lambda s, causal, *others: torch.where(causal, s, -1e9),
+    "fill with smallest": lambda s, causal, left, *others: s.masked_fill(left, torch.finfo(s.dtype).min),
+    "choose smallest": lambda s, causal, *others: torch.where(causal, s, torch.finfo(s.dtype).min),
+    "fill with -1e31": lambda s, causal, left, *others: s.masked_fill(left, -1e31),
+    "fill with infinity": lambda s, causal, *others: s.masked_fill(~causal, -torch.inf),
+}
+
+
+@pytest.mark.parametrize("softmax_dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("first", STEPS)
+def test_masks_of_all_kinds_in_any_order(first, dtype, softmax_dtype):
+    def function(q, k, v, *masks):
+        scores = [STEPS[first]((q @ k.mT).to(softmax_dtype), *masks) for _ in STEPS]
+        masked = [step(each, *masks) for step, each in zip(STEPS.values(), scores, strict=True)]
+        return [each.softmax(-1).to(dtype) @ v for each in masked]
+
+    added = torch.where(CAUSAL, 0.0, torch.finfo(softmax_dtype).min), torch.where(LEFT, -torch.inf, 0.0)
+    exact = dtype == softmax_dtype == torch.float32
+    tolerance = {"atol": 1e-5, "rtol": 1e-5} if exact else {"atol": 4e-2, "rtol": 4e-2}
+    operands = (tensor.to(dtype) for tensor in QKV)
+    check(function, *operands, CAUSAL, LEFT, *(mask.to(softmax_dtype) for mask in added), **tolerance)
+
+
 APART = {
     "probabilities are wanted": (with_probabilities, *QKV),
     "softmax over queries": (lambda q, k, v: (q @ k.mT).softmax(-2) @ v, *QKV),
     "scaled after the mask": (lambda q, k, v, m: ((q @ k.mT + m) * 0.5).softmax(-1) @ v, *QKV, FINITE),
     "filled with ordinary numbers": (lambda q, k, v, m: (q @ k.mT).masked_fill(m, -3.0).softmax(-1) @ v, *QKV, PADDING),
+    "filled with numbers of a model": (
+        lambda q, k, v, m: (q @ k.mT).masked_fill(m, -1e4).softmax(-1) @ v,
+        *QKV,
+        PADDING,
+    ),
     "something else between": (lambda q, k, v: (q @ k.mT).tanh().softmax(-1) @ v, *QKV),
     "double precision": (plain, *(tensor.double() for tensor in QKV)),
     "a bias in full precision": (float_softmax, *half(*QKV), FINITE),

@@ -33,6 +33,42 @@ def test_masked_loads_keep_their_order(tmp_path):
     assert list(to) == [*range(6), *range(6)]
 
 
+ROUNDED = """
+extern "C" void rounded(const double* __restrict from, double* __restrict to) {
+    for (long i = 0; i < 3; i++)
+        for (long j = 0; j < 3; j++) to[3 * i + j] = (double)(float)from[3 * i + j];
+    to[9] = (double)(float)from[9];
+    to[10] = (double)(float)from[10];
+}
+"""
+
+
+def test_doubles_are_rounded_to_floats(tmp_path):
+    (library,) = toolchain.build([ROUNDED], Options(cache_dir=str(tmp_path)))
+    numbers = [0.3 * (i + 1) for i in range(11)]
+    row, to = (ctypes.c_double * 11)(*numbers), (ctypes.c_double * 11)()
+    library.functions.rounded(row, to)
+    assert list(to) == torch.tensor(numbers, dtype=torch.float64).float().tolist()
+
+
+ROUNDINGS = {
+    "and back": lambda x: x.float().double(),
+    "beside others": lambda x: torch.cat([x.float().double(), x * 2]),
+    "read in another order": lambda x: x.float().double()[::2].flip(0),
+    "an error": lambda x: x - x.float().double(),
+    "of a row": lambda x: x.view(-1, 1).expand(-1, 3).float().double(),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDINGS)
+@pytest.mark.parametrize("size", [2, 3, 9, 10, 33])
+def test_roundings_of_few_numbers(size, name):
+    x = torch.rand(size, dtype=torch.float64)
+    compiled = inductor.compile(make_fx(ROUNDINGS[name])(x), [x])
+    (rounded,) = compiled(x)
+    assert torch.equal(rounded, ROUNDINGS[name](x))
+
+
 SMALL = {
     "cat": lambda x: (torch.cat([x, x]), torch.cat([x, x[:1] + 1, x * 2]), torch.cat([x, x.cumsum(0)])),
     "cat of columns": lambda x: (torch.cat([x, x + 1], 1), torch.cat([x[:, :1], x, x], 1), torch.stack([x, x + 1], 2)),
@@ -64,7 +100,7 @@ def test_versions_with_the_fault(version, faulty):
 @pytest.mark.parametrize(
     ("text", "flags"),
     [
-        ("echo '#define __GNUC__ 12'; echo '#define __GNUC_MINOR__ 2'", ("-fno-tree-loop-if-convert",)),
+        ("echo '#define __GNUC__ 12'; echo '#define __GNUC_MINOR__ 2'", ("-fno-tree-loop-if-convert", "-fno-tree-slp-vectorize")),
         ("echo '#define __GNUC__ 4'; echo '#define __GNUC_MINOR__ 2'; echo '#define __clang__ 1'", ()),
         ("exit 1", ()),
     ],

@@ -17,7 +17,7 @@ from inductor.lowerings.reductions import amax
 from inductor.lowerings.registry import Declined
 from inductor.lowerings.values import Tensor, broadcast_sizes, broadcast_to, compute_dtype, load, number, pure
 from inductor.lowerings.views import permuted, reshape
-from inductor.rewrites.attention import Added, Attention, Filled, laid
+from inductor.rewrites.attention import ABSORBING, Added, Attention, Filled, laid
 from inductor.torch_versions import aten
 
 
@@ -91,9 +91,11 @@ def _both(left: Tensor, right: Tensor, combine: Any) -> Tensor:
 
 
 def _filled(mask: Tensor | None, condition: Tensor, part: Filled, dtype: torch.dtype) -> Tensor:
-    """A filling mask as an added one, on top of ``mask``.  Finite fills become the dtype's smallest number, which
-    absorbs any score, so that a row of nothing else is weighed evenly, as in eager."""
-    fill = part.value if part.value == -math.inf else torch.finfo(dtype).min
+    """A filling mask as an added one, on top of ``mask``.  A fill that does not absorb any score becomes the dtype's
+    smallest number, which does, so that a row of nothing else is weighed evenly, as in eager."""
+    smallest = torch.finfo(dtype).min
+    absorbs = part.value <= ABSORBING
+    fill = (part.value if part.value == -math.inf else max(part.value, smallest)) if absorbs else smallest
     holds = Value(condition.expr) if part.holds else ~Value(condition.expr)
     if mask is None:
         zero = Value(number(0.0, compute_dtype(dtype)))

@@ -7,7 +7,7 @@ changed in the graph: what is found is the last product, what it is made of, and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -17,8 +17,10 @@ from torch.fx import Graph, Node
 from inductor.rewrites.redundant import Redundant
 from inductor.torch_versions import aten
 
-VERY_NEGATIVE = -1e4
-"""The largest fill value that still masks a score out: the softmax makes 0 of it."""
+VERY_NEGATIVE = -1e8
+"""The largest fill value that masks any score of a model out: the softmax makes 0 of it."""
+ABSORBING = -1e30
+"""The largest fill value that stays what it is whatever score is added."""
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -89,22 +91,36 @@ def _behind(product: Node) -> Attention | None:
     if softmax.target is not aten._softmax.default or softmax.args[1] not in (-1, len(_shape(softmax)) - 1):
         return None
     shape = _shape(softmax)
+    # What lies between keeps the order of the elements; that of the rows needs the same rows and columns besides.
+    if len(shape) not in (3, 4) or _shape(product.args[0])[-2:] != shape[-2:]:
+        return None
     found = _scores(softmax.args[0], shape)
-    if found is None or len(shape) not in (3, 4):
+    if found is None:
         return None
     values = product.args[1]
     assert isinstance(values, Node)
     dtypes = {_dtype(node) for node in (found.queries, found.keys, values)}
-    if len(dtypes) != 1 or not dtypes <= set(FLOATS) or not all(_is_exact(mask, *dtypes) for mask in found.masks):
+    if len(dtypes) != 1 or not dtypes <= set(FLOATS) or not _are_exact(found.masks, *dtypes):
         return None
     return replace(found, values=values, shape=shape, inside=found.inside | {softmax, *inside})
 
 
-def _is_exact(mask: Mask, dtype: torch.dtype) -> bool:
-    """True if the library's mask, which has the operands' dtype, has the same effect."""
-    if isinstance(mask, Added):
-        return _dtype(mask.bias) == dtype
-    return dtype != torch.float16 or mask.value == -math.inf  # its smallest number does not absorb the scores
+def _are_exact(masks: Sequence[Mask], dtype: torch.dtype) -> bool:
+    """True if one mask that is added, in the operands' dtype, has the effect of all of these one after the other.
+
+    Fills that absorb scores do so as parts of a sum.  Others are made to, which is right of one value alone: a row that
+    is masked out whole is weighed by what stands in it.
+    """
+    if any(isinstance(mask, Added) and _dtype(mask.bias) != dtype for mask in masks):
+        return False
+    fills = {mask.value for mask in masks if isinstance(mask, Filled)}
+    if dtype == torch.float16:  # its smallest number does not absorb the scores
+        return fills <= {-math.inf}
+    return all(fill <= ABSORBING for fill in fills) or (len(fills) == 1 and not _added(masks))
+
+
+def _added(masks: Sequence[Mask]) -> list[Added]:
+    return [mask for mask in masks if isinstance(mask, Added)]
 
 
 # -- the scores, from the softmax back to the first product -----------------------------------------------------------
@@ -116,6 +132,8 @@ def _scores(argument: object, shape: tuple[int, ...]) -> Attention | None:
     node, inside = _source(argument)
     queries: Any
     keys: Any
+    if node.target in _PRODUCTS and _shape(node)[-2:] != shape[-2:]:
+        return None
     if node.target is aten.bmm.default:
         queries, keys = node.args
         return Attention(queries, keys, keys, shape, inside=frozenset({node, *inside}))
@@ -171,9 +189,11 @@ def _filled(scores: object, condition: object, holds: bool, fill: object, shape:
     if value is None or value > VERY_NEGATIVE or not isinstance(scores, Node):
         return None
     found = _scores(scores, shape)
-    return found and found.masked(Filled(condition, holds, value))
+    stored = torch.tensor(value, dtype=_dtype(scores)).item()  # which is infinite where the number is none of the dtype
+    return found and found.masked(Filled(condition, holds, stored))
 
 
+_PRODUCTS = (aten.bmm.default, aten.baddbmm.default)
 _Step: TypeAlias = Callable[[Node, tuple[int, ...]], Attention | None]
 """A function that follows the scores through one node."""
 _STEPS: Mapping[Any, _Step] = {
