@@ -100,7 +100,10 @@ def test_versions_with_the_fault(version, faulty):
 @pytest.mark.parametrize(
     ("text", "flags"),
     [
-        ("echo '#define __GNUC__ 12'; echo '#define __GNUC_MINOR__ 2'", ("-fno-tree-loop-if-convert", "-fno-tree-slp-vectorize")),
+        (
+            "echo '#define __GNUC__ 12'; echo '#define __GNUC_MINOR__ 2'",
+            ("-fno-tree-loop-if-convert", "-fno-tree-slp-vectorize"),
+        ),
         ("echo '#define __GNUC__ 4'; echo '#define __GNUC_MINOR__ 2'; echo '#define __clang__ 1'", ()),
         ("exit 1", ()),
     ],
