@@ -19,8 +19,9 @@ def may_handle_an_error(frame: Frame) -> bool:
     handler = frame.current.handler
     while handler is not None:
         target = handler.target
-        ends_another = target.op == "COPY"  # what puts away an exception that left a handler
-        if not ends_another and not _is_torchs_own_exit(frame, handler):
+        # An exception that left a handler is put away, or the variable of a comprehension within the frame.
+        lets_pass = target.op in ("COPY", "SWAP")
+        if not lets_pass and not _is_torchs_own_exit(frame, handler):
             return True
         handler = target.handler
     return False
