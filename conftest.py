@@ -169,8 +169,8 @@ class Captured:
 def pytest_addoption(parser: pytest.Parser) -> None:
     said = "what capture does by default with calls of modules that are equal but for the module"
     parser.addoption("--equal-calls", choices=("off", "on", "verify"), help=said)
-    said = "of a test with more cases than this run so many, others in every run; those of torch's insides all"
-    parser.addoption("--draw", type=int, metavar="CASES", help=said)
+    said = "of a test with more cases than this run so many, others in every run; those of torch's insides all; or DRAW"
+    parser.addoption("--draw", type=int, metavar="CASES", default=os.environ.get("DRAW"), help=said)
 
 
 def _draw_seed() -> str:
