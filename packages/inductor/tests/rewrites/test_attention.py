@@ -9,9 +9,9 @@ from compiled import check, kernels, program_of
 from inductor.ir.program import Call
 
 R = torch.randn
-QKV = (R(2, 3, 7, 16), R(2, 3, 9, 16), R(2, 3, 9, 16))
-PADDING = torch.arange(9) >= torch.tensor([[[[9]]], [[[6]]]])
-CAUSAL = torch.ones(7, 9).tril().bool()
+QKV = (R(2, 3, 7, 16), R(2, 3, 19, 16), R(2, 3, 19, 16))
+PADDING = torch.arange(19) >= torch.tensor([[[[19]]], [[[6]]]])
+CAUSAL = torch.ones(7, 19).tril().bool()
 
 
 def plain(q, k, v):
@@ -20,10 +20,10 @@ def plain(q, k, v):
 
 def split_heads(x, bias):
     """As GPT-2 and its kin: heads cut from one projection, a causal mask, heads joined again."""
-    q, k, v = (part.view(2, 7, 3, 16).transpose(1, 2) for part in x.split(48, dim=2))
+    q, k, v = (part.view(2, 17, 3, 16).transpose(1, 2) for part in x.split(48, dim=2))
     scores = q @ k.transpose(-2, -1) * (1.0 / math.sqrt(16))
-    scores = scores.masked_fill(bias[:, :, :7, :7] == 0, float("-inf"))
-    return (scores.softmax(-1) @ v).transpose(1, 2).contiguous().view(2, 7, 48)
+    scores = scores.masked_fill(bias[:, :, :17, :17] == 0, float("-inf"))
+    return (scores.softmax(-1) @ v).transpose(1, 2).contiguous().view(2, 17, 48)
 
 
 def float_softmax(q, k, v, mask):
@@ -45,8 +45,8 @@ def relative(q, k, v, position, padding):
 
 def added_by_the_product(q, k, v, bias):
     """As Bloom: the product adds a bias per head."""
-    scores = torch.baddbmm(bias, q.flatten(0, 1), k.flatten(0, 1).mT, alpha=0.25).view(2, 3, 7, 9)
-    return torch.bmm(scores.softmax(-1).view(6, 7, 9), v.flatten(0, 1))
+    scores = torch.baddbmm(bias, q.flatten(0, 1), k.flatten(0, 1).mT, alpha=0.25).view(2, 3, 7, 19)
+    return torch.bmm(scores.softmax(-1).view(6, 7, 19), v.flatten(0, 1))
 
 
 def einsum(q, k, v):
@@ -66,16 +66,16 @@ def cut(image):
 FINITE = torch.where(PADDING, torch.finfo(torch.float32).min, 0.0)
 FORMS = {
     "plain": (plain, *QKV),
-    "without heads": (plain, R(4, 7, 16), R(4, 9, 16), R(4, 9, 5)),
-    "split heads": (split_heads, R(2, 7, 144), torch.ones(1, 1, 9, 9).tril()),
+    "without heads": (plain, R(4, 7, 16), R(4, 19, 16), R(4, 19, 5)),
+    "split heads": (split_heads, R(2, 17, 144), torch.ones(1, 1, 19, 19).tril()),
     "float softmax": (float_softmax, *half(*QKV, torch.where(PADDING, torch.finfo(torch.bfloat16).min, 0.0))),
     "where smallest": (where_smallest, *QKV, CAUSAL),
     "where smallest, nothing kept in a row": (where_smallest, *QKV, CAUSAL & (torch.arange(7) != 3)[:, None]),
     "minus a billion": (lambda q, k, v, m: (q @ k.mT / 4).masked_fill(m, -1e9).softmax(-1) @ v, *QKV, PADDING),
-    "relative": (relative, *QKV, R(1, 3, 7, 9), FINITE),
-    "a bias of heads": (relative, *QKV, R(3, 7, 9), R(9)),
-    "a bias of rows, no heads": (relative, *[R(4, 7, 1, 16)[:, :, 0]] * 3, R(4, 1, 7), R(7, 7)),
-    "added by the product": (added_by_the_product, *QKV, R(6, 1, 9)),
+    "relative": (relative, *QKV, R(1, 3, 7, 19), FINITE),
+    "a bias of heads": (relative, *QKV, R(3, 7, 19), R(19)),
+    "a bias of rows, no heads": (relative, *[R(4, 17, 1, 16)[:, :, 0]] * 3, R(4, 1, 17), R(17, 17)),
+    "added by the product": (added_by_the_product, *QKV, R(6, 1, 19)),
     "einsum": (einsum, *QKV),
     "windows": (lambda q, k, v: plain(cut(q), cut(k), cut(v)), *[R(2, 12, 10, 16)] * 3),
     "windows with a bias": (
@@ -83,7 +83,7 @@ FORMS = {
         *[R(2, 12, 10, 16)] * 3,
         R(12, 20, 20),
     ),
-    "a row of minus infinity": (relative, *QKV, torch.zeros(7, 9), torch.where(CAUSAL.flip(0), -torch.inf, 0.0)),
+    "a row of minus infinity": (relative, *QKV, torch.zeros(7, 19), torch.where(CAUSAL.flip(0), -torch.inf, 0.0)),
 }
 
 
@@ -120,17 +120,16 @@ def with_probabilities(q, k, v):
 
 
 SHAPES = [
-    (6, 1, 64),
-    (2, 3, 1, 64),
-    (2, 24, 8),
-    (2, 8, 3, 8),
-    (48, 8),
-    (6, 8, 8),
-    (3, 2, 8, 8),
-    (1, 6, 8, 8),
-    (2, 3, 16, 4),
+    (6, 1, 256),
+    (2, 3, 1, 256),
+    (2, 48, 16),
+    (2, 16, 3, 16),
+    (96, 16),
+    (6, 16, 16),
+    (3, 2, 16, 16),
+    (1, 6, 16, 16),
 ]
-SHAPES += [(24, 16), (6, 32, 2), (2, 3, 8, 2, 4), (2, 3, 8, 8), (384,), (6, 4, 16), (2, 3, 2, 32)]
+SHAPES += [(48, 32), (6, 64, 4), (2, 3, 16, 2, 8), (2, 3, 16, 16), (1536,), (6, 4, 64), (2, 3, 4, 64), (2, 3, 32, 8)]
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -143,7 +142,7 @@ def test_a_softmax_of_the_scores_in_another_shape(shape, scaled):
         weights = (scores.view(shape) * 0.5 if scaled else scores.view(shape)).softmax(-1)
         return weights.view(scores.shape) @ v
 
-    check(function, *R(3, 2, 3, 8, 8), atol=1e-5, rtol=1e-5)
+    check(function, *R(3, 2, 3, 16, 16), atol=1e-5, rtol=1e-5)
 
 
 ONE_QUERY = {
@@ -158,12 +157,61 @@ ONE_QUERY = {
 def test_one_query_whose_dimension_moves(name):
     def function(q, k, v):
         scores = ONE_QUERY[name](q @ k.mT)
-        return scores.softmax(-1).reshape(2, 3, 1, 9) @ v
+        return scores.softmax(-1).reshape(2, 3, 1, 19) @ v
 
     check(function, QKV[0][:, :, :1], *QKV[1:], atol=1e-5, rtol=1e-5)
 
 
-LEFT = torch.arange(9) < torch.tensor([[[[0]]], [[[4]]]])
+SPREAD = {
+    "masked": lambda s, m: s.masked_fill(m, -torch.inf),
+    "added": lambda s, m: s + m * -5.0,
+    "chosen": lambda s, m: torch.where(m, -torch.inf, s),
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_scores_that_a_mask_spreads_over_batches(name):
+    """Scores of positions, the same for each sequence, and what is padding in each."""
+    q = R(3, 7, 16)
+    padding = torch.arange(19) >= torch.tensor([[[[19]]], [[[6]]]])
+
+    def function(q, k, v, padding):
+        return SPREAD[name](q @ k.mT, padding).softmax(-1) @ v
+
+    check(function, q, R(3, 19, 16), R(2, 3, 19, 4), padding, atol=1e-5, rtol=1e-5)
+
+
+WITHIN = {
+    "probabilities of themselves": lambda q, k, v: (lambda p: p @ p)((q @ k.mT).softmax(-1)),
+    "scores as values": lambda q, k, v: (lambda s: (s * 2).softmax(-1) @ s)(q @ k.mT),
+    "scores as a mask": lambda q, k, v: (lambda s: (s + s).softmax(-1) @ v)(q @ k.mT),
+    "one after another": lambda q, k, v: ((q @ k.mT).softmax(-1) @ v).softmax(-1) @ v,
+    "one in another": lambda q, k, v: (((q @ k.mT).softmax(-1) @ v) @ k.mT).softmax(-1) @ v,
+    "two of the same scores": lambda q, k, v: (lambda s: (s.softmax(-1) @ v, (s * 2).softmax(-1) @ k))(q @ k.mT),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_an_attention_that_reads_what_is_within_one(name):
+    check(WITHIN[name], *R(3, 2, 3, 16, 16), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("keys", [1, 8, 15, 16, 17, 33])
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_what_is_no_number_is_none_in_the_result(where, keys):
+    operands = [R(1, 2, 5, 16), R(1, 2, keys, 16), R(1, 2, keys, 16)]
+    operands[where][0, 1, 0, 0] = math.nan
+    check(plain, *operands, atol=1e-5, rtol=1e-5)
+
+
+def test_a_scale_is_of_the_type_that_it_was_made_in():
+    def function(q, k, v):
+        return (q @ k.mT * torch.full((), 2.7, dtype=torch.int64)).softmax(-1) @ v
+
+    check(function, *QKV, atol=1e-5, rtol=1e-5)
+
+
+LEFT = torch.arange(19) < torch.tensor([[[[0]]], [[[4]]]])
 """Keys that are padding; rows of padding alone are masked out whole, together with those behind."""
 STEPS = {
     "add zeros and smallest": lambda s, causal, left, smallest, cut: s + smallest,

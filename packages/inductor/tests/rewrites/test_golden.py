@@ -58,7 +58,7 @@ return (e, f)
 
 def test_where_attention_is_written_out():
     gm, _ = graph_of("""
-def graph(q: f32[6, 7, 16], k: f32[6, 9, 16], v: f32[6, 9, 16], keep: b8[7, 9]):
+def graph(q: f32[6, 7, 16], k: f32[6, 19, 16], v: f32[6, 19, 16], keep: b8[7, 19]):
     turned = aten.transpose.int(k, 1, 2)
     scores = aten.bmm.default(q, turned)
     scaled = aten.mul.Tensor(scores, 0.25)

@@ -21,6 +21,8 @@ VERY_NEGATIVE = -1e8
 """The largest fill value that masks any score of a model out: the softmax makes 0 of it."""
 ABSORBING = -1e30
 """The largest fill value that stays what it is whatever score is added."""
+FEWEST_KEYS = 16
+"""The library's kernel for CPUs loses a NaN among fewer, which fill no vector of its own."""
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -58,8 +60,14 @@ class Attention:
     inside: frozenset[Node] = frozenset()
 
     def scaled(self, factor: float) -> Attention | None:
-        """The scores times a number; None if something was added to them before."""
-        return None if self.masks else replace(self, scale=self.scale * factor)
+        """The scores times a number; None if something was added to them before, or that is none."""
+        scale = self.scale * factor
+        return replace(self, scale=scale) if math.isfinite(scale) and not self.masks else None
+
+    def operands(self) -> set[Node]:
+        """The nodes that it is computed from."""
+        masks = (mask.bias if isinstance(mask, Added) else mask.condition for mask in self.masks)
+        return {self.queries, self.keys, self.values, *masks}
 
     def masked(self, mask: Mask) -> Attention:
         return replace(self, masks=(*self.masks, mask))
@@ -77,9 +85,16 @@ def find_attention(graph: Graph, redundant: Redundant) -> Mapping[Node, Attentio
         if attention is not None and shared.isdisjoint(attention.inside):
             own = {node, *attention.inside, *redundant.dead}
             # Nobody else reads scores or probabilities: they need not be there.
-            if all(reader in own for inner in attention.inside for reader in inner.users):
+            read = (reader for inner in attention.inside for reader in inner.users)
+            if all(reader in own for reader in read) and _are_apart([*found.values(), attention]):
                 found[node] = attention
     return found
+
+
+def _are_apart(found: Sequence[Attention]) -> bool:
+    """True if none reads what is computed within one of them, itself among them."""
+    inside = frozenset[Node]().union(*(each.inside for each in found))
+    return all(inside.isdisjoint(each.operands()) for each in found)
 
 
 def _behind(product: Node) -> Attention | None:
@@ -92,7 +107,7 @@ def _behind(product: Node) -> Attention | None:
         return None
     shape = _shape(softmax)
     # What lies between keeps the order of the elements; that of the rows needs the same rows and columns besides.
-    if len(shape) not in (3, 4) or _shape(product.args[0])[-2:] != shape[-2:]:
+    if len(shape) not in (3, 4) or not _has_the_rows(_shape(product.args[0]), shape) or shape[-1] < FEWEST_KEYS:
         return None
     found = _scores(softmax.args[0], shape)
     if found is None:
@@ -132,7 +147,7 @@ def _scores(argument: object, shape: tuple[int, ...]) -> Attention | None:
     node, inside = _source(argument)
     queries: Any
     keys: Any
-    if node.target in _PRODUCTS and _shape(node)[-2:] != shape[-2:]:
+    if node.target in _PRODUCTS and not _has_the_rows(_shape(node), shape):
         return None
     if node.target is aten.bmm.default:
         queries, keys = node.args
@@ -149,6 +164,11 @@ def _scores(argument: object, shape: tuple[int, ...]) -> Attention | None:
         return None
     found = step(node, shape)
     return found and replace(found, inside=found.inside | {node, *inside})
+
+
+def _has_the_rows(product: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """True if a product has as many matrices of as many rows and columns as the scores: none is spread over several."""
+    return product[-2:] == shape[-2:] and math.prod(product) == math.prod(shape)
 
 
 def _product(node: Node, shape: tuple[int, ...]) -> Attention | None:
@@ -265,6 +285,7 @@ def _dtype(node: Any) -> torch.dtype:
 def _number(argument: Any) -> float | None:
     """A number of the graph, also as a tensor without dimensions that is made there."""
     if isinstance(argument, Node) and argument.target in (aten.full.default, aten.scalar_tensor.default):
-        return _number(argument.args[-1]) if _shape(argument) == () else None
+        made = _number(argument.args[-1]) if _shape(argument) == () else None
+        return None if made is None else float(torch.tensor(made, dtype=_dtype(argument)))
     is_number = isinstance(argument, int | float) and not isinstance(argument, bool)
     return float(argument) if is_number else None
