@@ -68,7 +68,7 @@ INSIDES = Insides(
     ],
 )
 aten = INSIDES.operators("torch.ops.aten")
-POINTWISE: Any = getattr(torch.ops.mkldnn, "_convolution_pointwise", None)
+POINTWISE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None)
 """oneDNN's convolution with a sum behind it; None where torch was built without oneDNN."""
 
 

@@ -135,7 +135,7 @@ def _emit(ctx: Context, call: Call, operands: tuple[Ref, Ref, Ref], rest: Sequen
         ctx.call(POINTWISE.default, (image, weight, bias, *window, "none", [], ""), {}, [result], None)
         return
     node, other = found
-    given = (image, ctx.ref(other), weight, bias, *window, "add", 1.0, None, [], "")
+    given: tuple[object, ...] = (image, ctx.ref(other), weight, bias, *window, "add", 1.0, None, [], "")
     ctx.call(POINTWISE.binary, given, {}, [result], None)
     ctx.done[node] = load(result)
 
