@@ -135,3 +135,60 @@ def test_a_deque_is_no_list_of_sizes():
 def test_a_sequence_is_no_operand_of_a_product_in_place_with_a_class_of_python(number, kind):
     everything = {**kinds.OBJECTS, **kinds.PLAIN}
     compare("a *= b; r = a", everything[number], everything[kind])
+
+
+VARYING = {"int": (2, 3, 5, 0, -1, 70), "float": (0.5, 1.5, 2.0, 0.0, -1.25), "bool": (True, False)}
+DTYPES = (torch.float32, torch.int64, torch.bool)
+OF_TENSORS = [
+    *(f"a {symbol} b" for symbol in (*kinds.OPERATORS,) if not symbol.endswith("=") or symbol in ("==", "!=")),
+    *(f"operator.i{name}(a, b)" for name in ("add", "floordiv", "mod", "pow", "lshift", "and", "matmul")),
+    *("divmod(a, b)", "pow(a, b)", "pow(a, b, 3)", "pow(a, 2, b)", "pow(2, a, b)", "round(a, b)", "complex(a, b)"),
+    *(f"{name}(a * b)" for name in ("abs", "round", "math.trunc", "math.floor", "math.ceil", "operator.index")),
+    *(f"{name}((a + b).sum())" for name in ("int", "float", "complex", "bool", "range", "math.sqrt", "~")),
+]
+
+
+def of_a_tensor(function, dtype, number, turned):
+    x = torch.tensor([1, -2, 3]).to(dtype)
+    try:
+        result = function(x, *((number, x) if turned else (x, number)))[1]
+    except Exception as error:  # noqa: BLE001 - the same one, in the same words
+        return type(error), str(error)
+    return [(each.dtype, repr(each)) if isinstance(each, torch.Tensor) else shown(each) for each in (result, *[x])]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.without_graphs("where the first operand is refused there is nothing to capture", cases="some")
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("expression", OF_TENSORS)
+def test_a_tensor_and_a_number_that_varies(expression, turned):
+    function = function_of(f"r = {expression}")
+    for dtype, numbers in itertools.product(DTYPES, VARYING.values()):
+        region = captured(function)
+        for number in numbers:
+            print(dtype, number)
+            given = dtype, number, turned
+            assert of_a_tensor(region, *given) == of_a_tensor(function, *given)
+
+
+class DividesWithRest:
+    def __divmod__(self, other):
+        return "divmod", other
+
+    def __rdivmod__(self, other):
+        return "rdivmod", other
+
+    def __rfloordiv__(self, other):
+        return "another operator"
+
+    __rmod__ = __mod__ = __floordiv__ = __rfloordiv__
+
+
+@pytest.mark.without_graphs("which method is asked is left to CPython", cases="some")
+def test_an_object_and_a_number_of_a_tensor_have_a_divmod_of_their_own():
+    def function(x, own):
+        n = x.sum().item()
+        return x + 1, divmod(n, own), divmod(own, n)
+
+    for value in (2.0, 3.0, 0.5):
+        assert captured(function)(torch.tensor(value), DividesWithRest())[1:] == (("rdivmod", value), ("divmod", value))

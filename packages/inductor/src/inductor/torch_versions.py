@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from inductor.errors import TorchLacks
 from inductor.insides import Inside, Insides, operators
 
@@ -66,6 +68,8 @@ INSIDES = Insides(
     ],
 )
 aten = INSIDES.operators("torch.ops.aten")
+POINTWISE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None)
+"""oneDNN's convolution with a sum behind it; None where torch was built without oneDNN."""
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from compiled import check, program_of
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import inductor
-from inductor.ir.program import Call
+from inductor.ir.program import Call, Launch
 
 
 class Block(torch.nn.Module):
@@ -53,10 +53,39 @@ def test_a_network_gives_eagers_results_and_strides(size):
     check(function, *inputs, rtol=1e-4, atol=1e-4)
 
 
-def test_norms_sums_and_relus_are_done_by_the_convolutions():
+def test_norms_and_sums_are_done_by_the_convolutions():
     function, inputs = network()
     names = [str(call.target) for call in calls(total(function), *inputs)]
     assert names[1:] == ["mkldnn._convolution_pointwise.default", "mkldnn._convolution_pointwise.binary"] * 2
+
+
+def test_relus_behind_them_are_done_in_place():
+    function, inputs = network()
+    steps = program_of(total(function), *inputs).steps
+    in_place = [step for step in steps if isinstance(step, Launch) and step.kernel.arguments[0].role == "inout"]
+    assert len(in_place) == 3  # the last one goes into the sum
+
+
+BEHIND = {
+    name: getattr(F, name)
+    for name in ("relu", "relu6", "leaky_relu", "hardtanh", "hardsigmoid", "hardswish", "sigmoid", "tanh", "silu")
+}
+BEHIND["clamp"] = lambda x: x.clamp(-1, 1)
+BEHIND["maximum"] = lambda x: x.maximum(torch.zeros(()))
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("name", BEHIND)
+def test_nan_and_infinity_go_through_norms_and_what_stands_behind(name, residual):
+    def function(x, weight, scale, mean, var):
+        y = F.batch_norm(F.conv2d(x, weight, padding=1), mean, var, scale)
+        return BEHIND[name](x + y if residual else y)
+
+    x = torch.randn(2, 8, 16, 16).to(memory_format=torch.channels_last)
+    x[0, 0, 3, 3], x[0, 1, 9, 9], x[1, 2, 3, 9], x[1, 3, 12] = torch.nan, torch.inf, -torch.inf, -0.0
+    weight, scale = torch.randn(8, 8, 3, 3), torch.randn(8)
+    weight[1, :, 1], scale[2], scale[3] = 0, 0, -0.0
+    check(function, x, weight, scale, torch.randn(8), torch.rand(8) + 0.5, rtol=1e-3, atol=1e-3)
 
 
 def test_images_between_convolutions_have_channels_innermost():

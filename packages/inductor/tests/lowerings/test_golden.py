@@ -113,10 +113,10 @@ def graph(x: f32[2, 8, 16, 16], w: f32[8, 8, 3, 3], g: f32[8], m: f32[8], v: f32
     nest b4 (i0 in 8, i1 in 8, i2 in 3, i3 in 3)
         b4 = w[72 * i0 + 9 * i1 + 3 * i2 + i3] * b2[i0]
         b4[72 * i0 + i1 + 24 * i2 + 8 * i3] = b4
-    b1: float32[2, 8, 16, 16] by [2048, 1, 128, 8] = call mkldnn._convolution_pointwise.default(b0, b4, b3, [1, 1], [1, 1], [1, 1], 1, relu, [], )
+    b1: float32[2, 8, 16, 16] by [2048, 1, 128, 8] = call mkldnn._convolution_pointwise.default(b0, b4, b3, [1, 1], [1, 1], [1, 1], 1, none, [], )
     nest b6 (i0 in 2, i1 in 8)
         for i2, i3 in reduce(16, 16):
-            t5 = max(b1[2048 * i0 + i1 + 128 * i2 + 8 * i3], float32)
+            t5 = max(maximum(0.0, b1[2048 * i0 + i1 + 128 * i2 + 8 * i3]), float32)
         b6 = t5
         b6[8 * i0 + i1] = b6
     return [b6]

@@ -8,7 +8,7 @@ not in that table is called as eager calls it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch.fx import Node
@@ -20,7 +20,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.sizes import contiguous_strides, image_strides
 from inductor.lowerings.values import Tensor, load, pure, strided
-from inductor.torch_versions import aten
+from inductor.torch_versions import POINTWISE, aten
 
 
 @lowering(aten.convolution.default)
@@ -85,13 +85,10 @@ def _laid(ctx: Context, image: Tensor, channels_last: bool) -> Tensor:
 # -- batch normalisation folded in ------------------------------------------------------------------------------------
 
 
-POINTWISE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None)
-
-
 def fold(ctx: Context, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor | None:
     """``x * scale + shift`` per channel, done by the convolution that makes ``x``; None where that does not pay.
 
-    A sum with a tensor that is there already and a relu behind it go along where the library offers them.
+    A sum with a tensor that is there already goes along where the library offers it.
     """
     call = _made_by(ctx, x)
     #   conv(x, W) * scale + shift == conv(x, W * scale) + (bias * scale + shift)
@@ -121,55 +118,41 @@ def fold(ctx: Context, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor | None
     return x
 
 
-@dataclass(frozen=True, slots=True)
-class _After:
-    """The nodes behind a normalization that the library computes along with it, and its arguments for them."""
-
-    nodes: tuple[Node, ...]
-    other: Tensor | None
-    relu: bool
-
-
 def _emit(ctx: Context, call: Call, operands: tuple[Ref, Ref, Ref], rest: Sequence[object]) -> None:
-    """The call again, with what follows done by the library."""
+    """The call again, with a sum behind it done by the library.
+
+    Never a relu: the library's gives 0 for NaN, as do its hardtanh and hardsigmoid.  A kernel of ours does it in place.
+    """
     assert POINTWISE is not None
     # Transposed convolutions are never laid out, so the two that say so are false and zeros.
     stride, padding, dilation, _, _, groups = rest
     (result,) = call.outputs
     assert result is not None
-    after = _after(ctx, result)
-    unary = "relu" if after.relu else "none"
     image, weight, bias = operands
     window = (padding, stride, dilation, groups)
-    if after.other is None:
-        ctx.call(POINTWISE.default, (image, weight, bias, *window, unary, [], ""), {}, [result], None)
-    else:
-        relu = "relu" if after.relu else None
-        given: tuple[object, ...] = (image, ctx.ref(after.other), weight, bias, *window, "add", 1.0, relu, [], "")
-        ctx.call(POINTWISE.binary, given, {}, [result], None)
-    for node in after.nodes:
-        ctx.done[node] = load(result)
+    found = _sum_behind(ctx, result)
+    if found is None:
+        ctx.call(POINTWISE.default, (image, weight, bias, *window, "none", [], ""), {}, [result], None)
+        return
+    node, other = found
+    given: tuple[object, ...] = (image, ctx.ref(other), weight, bias, *window, "add", 1.0, None, [], "")
+    ctx.call(POINTWISE.binary, given, {}, [result], None)
+    ctx.done[node] = load(result)
 
 
-def _after(ctx: Context, result: Buffer) -> _After:
-    """The sum and the relu behind the current norm, if nothing else reads the values between."""
+def _sum_behind(ctx: Context, result: Buffer) -> tuple[Node, Tensor] | None:
+    """The sum that alone reads the current norm, and its other operand."""
     assert ctx.node is not None
-    nodes: list[Node] = []
-    other = None
     reader = _only_reader(next(user for user in ctx.node.users if user.args[1] == 0))
-    if reader is not None and reader.target is aten.add.Tensor and not reader.kwargs and ctx.layouts.get(reader):
-        # The sum's other operand must exist already; that of the norm itself has no value yet.
-        candidates = [ctx.values.get(arg) for arg in reader.args if isinstance(arg, Node)]
-        other = next((ctx.current(value) for value in candidates if isinstance(value, Tensor)), None)
-        # The library wants it to lie as the result does; one that the graph writes to may hold something else by then.
-        if other is None or other.base is None or other.base in ctx.mutated or not _lies_like(other, result):
-            return _After((), None, False)
-        nodes.append(reader)
-        reader = _only_reader(reader)
-    relu = reader is not None and reader.target is aten.relu.default
-    if relu and reader is not None:
-        nodes.append(reader)
-    return _After(tuple(nodes), other, relu)
+    if reader is None or reader.target is not aten.add.Tensor or reader.kwargs or not ctx.layouts.get(reader):
+        return None
+    # The sum's other operand must exist already; that of the norm itself has no value yet.
+    candidates = [ctx.values.get(arg) for arg in reader.args if isinstance(arg, Node)]
+    other = next((ctx.current(value) for value in candidates if isinstance(value, Tensor)), None)
+    # The library wants it to lie as the result does; one that the graph writes to may hold something else by then.
+    if other is None or other.base is None or other.base in ctx.mutated or not _lies_like(other, result):
+        return None
+    return reader, other
 
 
 def _lies_like(tensor: Tensor, result: Buffer) -> bool:

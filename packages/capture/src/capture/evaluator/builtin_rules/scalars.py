@@ -154,6 +154,9 @@ def magnitude(ctx: Tracer, value: SymbolicNumber) -> Value:
 @rule(divmod, kinds=(None, ScalarValue))
 def quotient_and_rest(ctx: Tracer, value: Value, divisor: Value) -> Value:
     operands = [value, divisor]
+    # Tensors have no ``divmod``, though both its halves, and an object's own may give what it likes.
+    if not all(operand.python_type() in (int, float, bool) for operand in operands):
+        ctx.stop(Kind.BUILTIN, f"`divmod` of {value.describe()} and {divisor.describe()}")
     return TupleValue([ctx.call_builtin(function, operands, {}) for function in (operator.floordiv, operator.mod)])
 
 
