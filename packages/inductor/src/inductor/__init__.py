@@ -17,9 +17,9 @@ from inductor.errors import (
     UnsupportedGraph,
 )
 from inductor.exported import CompiledProgram
+from inductor.images_in_training import as_eager_lays, lay_out_images
 from inductor.options import Options
 from inductor.report import CompiledKernel, Fallback, Report
-from inductor.rewrites.layouts import as_eager_lays, lay_out_images
 from inductor.state import STATE as _STATE
 from inductor.stored.world import surroundings
 from inductor.toolchain import Machine, find_compiler, machine

@@ -16,10 +16,10 @@ from inductor.complaints import complain
 from inductor.errors import BuildError, CacheError, InductorError, NotAGraph, UnsupportedGraph
 from inductor.exported import CompiledProgram, Program, compile_exported, is_program
 from inductor.given import examples_of, graph_of
+from inductor.images_in_training import as_eager_lays
 from inductor.ir.program import WIDEST
 from inductor.options import Options
 from inductor.report import Report
-from inductor.rewrites.layouts import as_eager_lays
 from inductor.state import STATE
 from inductor.stored.keys import NoKey, key_of_graph
 from inductor.stored.loading import take_up

@@ -51,7 +51,7 @@ from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.epilogues import Epilogue, find_epilogues
 from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
-from inductor.rewrites.views import behind_outputs, is_view
+from inductor.rewrites.views import behind_outputs, is_view, reads_memory
 from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 from inductor.worth_memory import CONVERSIONS, deserves_memory, is_rounded
 
@@ -114,8 +114,8 @@ class _Lowerer:
         self.epilogues: Mapping[Node, Epilogue] = find_epilogues(gm.graph) if epilogues else {}
         self.lowered: Counter[str] = Counter()
         self.same: Mapping[Node, Node] = {}
-        self.needs_memory = behind_outputs(gm.graph)
-        self.ctx.layouts = image_layouts(gm.graph)
+        self.needs_memory = behind_outputs(gm.graph, reads_memory)
+        self.ctx.layouts = image_layouts(gm.graph, LOWERINGS)
         self.needs_memory = self.needs_memory.union(_numbers_for_gpus(gm.graph))
 
     def run(self) -> Graph:

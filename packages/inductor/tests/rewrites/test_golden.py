@@ -3,6 +3,7 @@
 from written import graph_of, listed
 
 from inductor.decompose import prepare
+from inductor.lowerings import LOWERINGS
 from inductor.rewrites.attention import find_attention
 from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
@@ -45,7 +46,7 @@ def graph(x: f32[2, 8, 16, 16], w: f32[8, 8, 3, 3], v: f32[8, 8, 1, 1]):
     f = aten.convolution.default(x, w, None, [1, 1], [1, 1], [1, 1], True, [0, 0], 1)
     return e, f
 """)
-    assert listed(gm, image_layouts(gm.graph)) == """\
+    assert listed(gm, image_layouts(gm.graph, LOWERINGS)) == """\
 a = aten.convolution.default(x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)  # channels last
 b = aten.relu.default(a)  # channels last
 c = aten.convolution.default(b, v, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)  # channels last

@@ -6,31 +6,34 @@ but results that are neither tensors nor an integer.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.fx.node import map_arg
 
 from inductor.deps import gives_views
 from inductor.errors import UnsupportedGraph
-from inductor.ir.index import ZERO, Index
+from inductor.ir.index import ONE, ZERO, Index
 from inductor.ir.program import Buffer, Ref
 from inductor.lowerings.context import Context, same_strides
 from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import LIBRARY
+from inductor.lowerings.sizes import contiguous_strides
 from inductor.lowerings.values import Tensor, load, strided
+from inductor.rewrites.layouts import CHANNELS_INNERMOST
 from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 
 _OF_ANY_LAYOUT = frozenset((
     aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default, aten.addmv.default, aten.mv.default,
-    aten.dot.default, aten.convolution.default, aten.convolution_backward.default, aten._int_mm.default,
-    aten.linear.default,
+    aten.dot.default, aten._int_mm.default, aten.linear.default,
 ))  # fmt: skip
-"""Operators that give the same, and lay it out the same, however their operands lie."""
+"""Operators that give the same, and lay it out the same, however their operands lie.  Convolutions lay out what they
+give as their operands: those that are called here get eager's."""
 LIBRARY.update(_OF_ANY_LAYOUT, (
+    aten.convolution.default, aten.convolution_backward.default,
     aten._scaled_dot_product_flash_attention_for_cpu.default, aten._scaled_dot_product_flash_attention.default,
     aten._scaled_dot_product_efficient_attention.default, aten._scaled_dot_product_cudnn_attention.default,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
@@ -47,31 +50,48 @@ def call_operator(
     target = node.target
     assert isinstance(target, OpOverload)
     if target not in _OF_ANY_LAYOUT and not schema_of(target).is_mutable:
-        args, kwargs = _as_traced(ctx, (args, kwargs), (node.args, node.kwargs))
+        args, kwargs = _as_eager_lays(ctx, node, (args, kwargs))
     if target in LIBRARY:
         reason, unimplemented = None, False
     return _emit(ctx, target, args, kwargs, node.meta.get("val"), reason, unimplemented)
 
 
-def _as_traced(ctx: Context, operands: tuple[object, object], nodes: object) -> Any:
+def _as_eager_lays(ctx: Context, node: Node, operands: tuple[object, object]) -> Any:
     """The operands, of which those that lie otherwise than eager's are brought into memory that lies so: kernels of
     torch's may need that, draw numbers in that order, and lay their results out by it."""
     leaves, structure = pytree.tree_flatten(operands)
-    given = pytree.tree_leaves(map_arg(nodes, lambda node: node.meta.get("val")))
+    given = pytree.tree_leaves((node.args, node.kwargs))
     if len(given) != len(leaves):
         return operands
-    return pytree.tree_unflatten([_laid(ctx, *pair) for pair in zip(leaves, given, strict=True)], structure)
+    # What was decided to have its channels innermost is made of what has them so.
+    turned = any(CHANNELS_INNERMOST in result.meta for result in _results(node))
+    return pytree.tree_unflatten([_laid(ctx, *pair, turned) for pair in zip(leaves, given, strict=True)], structure)
 
 
-def _laid(ctx: Context, value: object, traced: object) -> object:
+def _results(node: Node) -> list[Node]:
+    """The nodes that are results of a call: its own, or those that take one out of several."""
+    return [node, *(user for user in node.users if user.target is operator.getitem)]
+
+
+def _laid(ctx: Context, value: object, source: object, as_told: bool) -> object:
+    traced = source.meta.get("val") if isinstance(source, Node) else None
     if not isinstance(value, Tensor) or not isinstance(traced, torch.Tensor) or traced.layout is not torch.strided:
         return value
     wanted = ctx.sizes.strides(traced.stride())
+    if isinstance(source, Node) and CHANNELS_INNERMOST in source.meta and not as_told:
+        wanted = contiguous_strides(value.sizes)  # as they are in eager
     value = ctx.realize(value)
     layout = strided(value)
-    if layout is None or same_strides(value.sizes, layout[0], wanted) or any(step == ZERO for step in wanted):
+    if layout is None or any(step == ZERO for step in wanted):
         return value
-    return ctx.realize(replace(value, base=None), wanted, gaps=True)
+    if not same_strides(value.sizes, layout[0], wanted):
+        return ctx.realize(replace(value, base=None), wanted, gaps=True)
+    # By the strides of dimensions of one element, too, the library tells how an image lies.
+    ref = ctx.ref(value)
+    made = ctx.views[ref.name].buffer if ref.name in ctx.views else ctx.buffers[ref.name]
+    if made.strides == wanted or ONE not in value.sizes or value.base is None:
+        return ref
+    return Ref(ctx.window(value.base, value, wanted, layout[1]))
 
 
 def _emit(

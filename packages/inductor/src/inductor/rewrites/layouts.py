@@ -5,34 +5,36 @@ kernels for half precision know no other layout, so it rearranges whatever lies 
 between two convolutions costs the same either way, so it lies as they want it.  The user sees eager's strides: what is
 visible keeps them, and a convolution whose input is visible is left alone.
 
-In training backward reads what forward leaves, so both are told at once, by ``lay_out_images``, how the images between
-them lie; each of the two graphs then finds its inputs and outputs laid that way.
+Nobody but operators that are known to take an image however it lies is given one that lies otherwise than eager's:
+those with a lowering, which know elements by their indices and not by their places in memory.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Literal, TypeAlias
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, Node
 
 from inductor import costs
-from inductor.errors import NotAGraph
-from inductor.rewrites.views import behind_outputs, is_view
-from inductor.torch_versions import FakeTensor, OpOverload, aten, pytree, schema_of
+from inductor.rewrites.views import behind_outputs, is_view, reads_memory
+from inductor.torch_versions import OpOverload, aten, schema_of
 
 Layout: TypeAlias = Literal["channels last", "contiguous"]
-Boxed: TypeAlias = Callable[[list[Any]], tuple[Any, ...]]
+
+CHANNELS_INNERMOST = "channels_innermost"
+"""The key in a node's ``meta`` that marks a value with its channels innermost where eager's has them outermost."""
 
 
-def image_layouts(graph: Graph) -> Mapping[Node, Layout]:
-    """The layouts of the convolutions in a graph, and of the images between them.
+def image_layouts(graph: Graph, lowered: Collection[object]) -> Mapping[Node, Layout]:
+    """The layouts of the convolutions in a graph, and of the images between them; ``lowered`` are the operators that
+    have a lowering.
 
     Nodes that are not in it keep the tracer's strides.
     """
-    visible = behind_outputs(graph, _sees_layouts)
+    visible = behind_outputs(graph, sees_layouts)
     layouts: dict[Node, Layout] = {}
     for node in graph.nodes:
         if node.target is aten.convolution.default and _is_ours(node, visible):
@@ -43,27 +45,32 @@ def image_layouts(graph: Graph) -> Mapping[Node, Layout]:
         return {}
     # Backwards first: a value takes the layout that its readers ask for, so that chains before a convolution follow it.
     for node in reversed(graph.nodes):
-        if node not in layouts and _follows(node, visible):
+        if node not in layouts and follows(node, visible, lowered):
             asked = {layouts[user] for user in _readers(node) if user in layouts}
             if asked:
                 layouts[node] = "channels last" if "channels last" in asked else "contiguous"
     for node in graph.nodes:
-        # Then forwards: values behind an image with its channels innermost keep that layout.
+        # Then forwards: values behind an image with its channels innermost keep that layout, unless all readers would
+        # copy them into eager's.
         behind = any(layouts.get(given) == "channels last" for given in node.all_input_nodes)
-        if behind and node not in layouts and _follows(node, visible):
-            layouts[node] = "channels last"
+        if behind and node not in layouts and follows(node, visible, lowered):
+            copied = (user not in layouts and _copies(user, visible, lowered) for user in node.users)
+            if not all(copied):
+                layouts[node] = "channels last"
     return layouts
 
 
-def _sees_layouts(node: Node) -> bool:
-    """True for operators to which it matters how their operands lie: those that draw numbers in the order of memory,
-    attention, whose kernels read rows, and those of other libraries than torch."""
+def sees_layouts(node: Node) -> bool:
+    """True for operators to which it matters how their operands lie, and which are no fallbacks that copy those: they
+    draw numbers in the order of memory, read or write it by strides, give views of it, are attention, whose kernels
+    read rows, or of other libraries than torch."""
     target = node.target
     if not isinstance(target, OpOverload):
-        return False
+        return node.op == "call_function" and target is not operator.getitem
     if target.namespace not in ("aten", "prims") or torch.Tag.nondeterministic_seeded in target.tags:
         return True
-    return schema_of(target).name.startswith("aten::_scaled_dot_product")
+    writes = schema_of(target).is_mutable and target is not aten.copy_.default  # which stores element by element
+    return writes or reads_memory(node) or schema_of(target).name.startswith("aten::_scaled_dot_product")
 
 
 def _is_ours(node: Node, visible: Collection[Node]) -> bool:
@@ -71,13 +78,13 @@ def _is_ours(node: Node, visible: Collection[Node]) -> bool:
     image, transposed = node.args[0], node.args[6]
     assert isinstance(image, Node)
     seen = _is_fixed(node, visible) or (_is_fixed(image, visible) and image.op != "placeholder")
-    return _is_image(node) and _has_layouts(node) and not transposed and not seen
+    return is_image(node) and _has_layouts(node) and not transposed and not seen
 
 
 def _comes_innermost(node: Node) -> bool:
     """True for a backward of a convolution whose incoming gradient has its channels innermost already."""
     gradient = node.args[0]
-    return isinstance(gradient, Node) and _lies_innermost(gradient) and _has_layouts(gradient)
+    return isinstance(gradient, Node) and lies_innermost(gradient) and _has_layouts(gradient)
 
 
 def _has_layouts(node: Node) -> bool:
@@ -88,7 +95,7 @@ def _has_layouts(node: Node) -> bool:
 
 def _is_fixed(node: Node, visible: Collection[Node]) -> bool:
     """True if the node's value is visible to the user in eager's layout, with its channels outermost."""
-    return node in visible and not _lies_innermost(node)
+    return node in visible and not lies_innermost(node)
 
 
 def _wanted(node: Node) -> Layout:
@@ -107,18 +114,28 @@ def _wanted(node: Node) -> Layout:
     )
 
 
-def _follows(node: Node, visible: Collection[Node]) -> bool:
+def follows(node: Node, visible: Collection[Node], lowered: Collection[object]) -> bool:
     """True for values that are computed element by element, or window by window: they may have any layout."""
-    is_free = node.op == "call_function" and not _is_fixed(node, visible) and not _sees_layouts(node)
-    return is_free and _is_image(node)
+    if node.op != "call_function" or not is_image(node) or _is_fixed(node, visible) or sees_layouts(node):
+        return False
+    return node.target in lowered or is_view(node)
+
+
+def _copies(node: Node, visible: Collection[Node], lowered: Collection[object]) -> bool:
+    """True for library calls that want eager's layout: of operators without a lowering, and of convolutions that the
+    user sees."""
+    if node.op != "call_function" or is_view(node):
+        return False
+    is_convolution = node.target is aten.convolution.default
+    return node.target not in lowered or (is_convolution and not follows(node, visible, lowered))
 
 
 def _readers(node: Node) -> list[Node]:
     """The users of a node, and those of the parts that they take out of it."""
-    return [reader for user in node.users for reader in (user, *(user.users if not _is_image(user) else ()))]
+    return [reader for user in node.users for reader in (user, *(user.users if not is_image(user) else ()))]
 
 
-def _is_image(node: Node) -> bool:
+def is_image(node: Node) -> bool:
     value = node.meta.get("val")
     return (
         isinstance(value, torch.Tensor)
@@ -128,81 +145,8 @@ def _is_image(node: Node) -> bool:
     )
 
 
-def _lies_innermost(node: Node) -> bool:
-    if not _is_image(node):
+def lies_innermost(node: Node) -> bool:
+    if not is_image(node):
         return False
     value: torch.Tensor = node.meta["val"]
     return value.stride(1) == 1 and not value.is_contiguous()
-
-
-# -- forward and backward at once -------------------------------------------------------------------------------------
-
-CHANNELS_INNERMOST = "channels_innermost"
-"""The key in a node's ``meta`` that marks a value with its channels innermost where eager's has them outermost."""
-
-
-def lay_out_images(graph: Graph) -> None:
-    """Changes the strides in a joint graph of forward and backward for images between convolutions on GPUs; what it
-    returns keeps eager's."""
-    if not isinstance(graph, Graph):
-        raise NotAGraph(f"inductor.lay_out_images takes a torch.fx.Graph, not a {type(graph).__name__}")
-    visible = behind_outputs(graph, _sees_layouts)
-    laid = [node for node, layout in image_layouts(graph).items() if layout == "channels last"]
-    laid = [node for node in laid if isinstance(node.meta["val"], torch.Tensor)]  # what gives several is no image
-    if not any(node.meta["val"].device.type == "cuda" for node in laid):
-        return
-    # cuDNN would rearrange a gradient that lies otherwise than the image and the weight beside it.
-    convolved = {node.args[:2] for node in laid if node.target is aten.convolution.default}
-    for node in graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
-        gradient = node.args[0]
-        if node.args[1:3] in convolved and isinstance(gradient, Node) and _follows(gradient, visible):
-            laid.append(gradient)
-    for node in laid:
-        _lay_channels_innermost(node)
-    # Again: now that gradients lie so, backward's convolutions want it of their neighbours as well.
-    for node, layout in image_layouts(graph).items():
-        if layout == "channels last" and _is_image(node):
-            _lay_channels_innermost(node)
-
-
-def _lay_channels_innermost(node: Node) -> None:
-    """Gives a value the strides of an image with its channels innermost, unless it is a view."""
-    value = node.meta["val"]
-    if _lies_innermost(node) or not isinstance(value, FakeTensor) or not value.is_contiguous():
-        return
-    # The tuple and the item taken out of it both describe the value.
-    if node.target is operator.getitem:
-        source, position = node.args
-        assert isinstance(source, Node)
-        parts: list[Any] = list(source.meta["val"])
-        parts[position] = node.meta["val"] = _innermost(value)
-        source.meta["val"] = tuple(parts)
-    elif not is_view(node):
-        node.meta["val"] = _innermost(value)
-    else:
-        return
-    node.meta[CHANNELS_INNERMOST] = True
-
-
-def _innermost(value: FakeTensor) -> torch.Tensor:
-    with value.fake_mode:
-        return torch.empty_like(value, memory_format=torch.channels_last)
-
-
-def as_eager_lays(gm: GraphModule, run: Callable[[list[Any]], Sequence[Any]]) -> Boxed:
-    """``run``, which knows eager's strides alone, in the place of the compiled graph: its inputs are brought to eager's
-    layout before, its results to the graph's after."""
-    inputs = [CHANNELS_INNERMOST in node.meta for node in gm.graph.find_nodes(op="placeholder")]
-    returned = pytree.tree_leaves(gm.graph.output_node().args)
-    outputs = [isinstance(node, Node) and CHANNELS_INNERMOST in node.meta for node in returned]
-    # The usual case costs nothing.
-    if not any(inputs) and not any(outputs):
-        return lambda given: tuple(run(given))
-
-    def call(given: list[Any]) -> tuple[Any, ...]:
-        given[:] = [value.contiguous() if laid else value for value, laid in zip(given, inputs, strict=True)]
-        results = zip(run(given), outputs, strict=True)
-        innermost = torch.channels_last
-        return tuple(value.contiguous(memory_format=innermost) if laid else value for value, laid in results)
-
-    return call

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch.fx import Graph, Node
 
-from inductor.torch_versions import OpOverload
+from inductor.torch_versions import OpOverload, aten, schema_of
 
 VIEWS = frozenset(
     getattr(torch.ops.aten, name) for name in (
@@ -21,9 +21,22 @@ VIEWS = frozenset(
 
 def is_view(node: Node) -> bool:
     """True for an operator whose result is its operand's memory, and for taking an item out of several results."""
-    if node.target is operator.getitem:
+    target = node.target
+    if target is operator.getitem:
         return bool(node.all_input_nodes)
-    return isinstance(node.target, OpOverload) and node.target.overloadpacket in VIEWS
+    if not isinstance(target, OpOverload):
+        return False
+    said = (result.alias_info for result in schema_of(target).returns)
+    return target.overloadpacket in VIEWS or any(alias is not None and not alias.is_write for alias in said)
+
+
+def reads_memory(node: Node) -> bool:
+    """True for operators that find elements by strides of their own, in the memory that their operand is in
+    (``as_strided`` and its kin), and for views by another dtype."""
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return False
+    return target is aten.view.dtype or any(given.name == "storage_offset" for given in schema_of(target).arguments)
 
 
 def behind_outputs(graph: Graph, sees: Callable[[Node], bool] = lambda node: False) -> set[Node]:
