@@ -124,6 +124,12 @@ class _Lowerer:
         self.same = redundant.same
         for node, first in redundant.same.items():
             self.more_users[first] += len(node.users)
+        self.ctx.shared = frozenset([*redundant.same, *redundant.same.values()])
+        # A node that stands for others has readers besides its own: no form takes it away from them.
+        apart = (
+            (node, each) for node, each in self.epilogues.items() if self.ctx.shared.isdisjoint((node, *each.between))
+        )
+        self.epilogues = dict(apart)
         self.attention = find_attention(self.gm.graph, redundant)
         self.forms = dict.fromkeys(self.attention, self._attend)
         self.forms |= {node: self._multiply_and_activate for node in self.epilogues if node not in self.forms}

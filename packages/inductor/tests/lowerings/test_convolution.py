@@ -128,6 +128,49 @@ def test_a_norm_is_not_folded_into_what_others_read():
     assert [str(call.target) for call in calls(function, *inputs)] == ["aten.convolution.default"]
 
 
+BETWEEN = {
+    "transposed": lambda y: y.transpose(2, 3),
+    "rows left off": lambda y: y[:, :, 1:],
+    "another shape": lambda y: y.reshape(2, 8, 256, 1),
+    "flipped": lambda y: y.flip(2),
+    "as it is": lambda y: y.view(y.shape),
+    "a copy": lambda y: y.clone(),
+}
+
+
+@pytest.mark.parametrize("others", [lambda y: y.relu(), lambda y: y.sum(), lambda y: y[:, :, :1]])
+@pytest.mark.parametrize("name", BETWEEN)
+def test_a_norm_of_what_shows_a_convolution_is_not_the_convolutions(name, others):
+    def function(x, weight, mean, var, other_mean):
+        y = F.conv2d(x, weight, padding=1)
+        normed = F.batch_norm(BETWEEN[name](y), mean, var)
+        return normed.relu().sum(-1), F.batch_norm(BETWEEN[name](y), other_mean, var).sum(-1), others(y)
+
+    for count in (1, 2, 3):
+        inputs = torch.randn(2, 8, 16, 16), torch.randn(8, 8, 3, 3), torch.randn(8), torch.rand(8) + 0.5, torch.randn(8)
+        check(lambda *given, count=count: function(*given)[:count], *inputs, rtol=1e-3, atol=1e-3)
+
+
+def test_equal_convolutions_have_the_readers_of_both():
+    def function(x, weight, mean, var):
+        y, again = F.conv2d(x, weight, padding=1), F.conv2d(x, weight, padding=1)
+        return F.batch_norm(y, mean, var).relu(), again.sum()
+
+    inputs = torch.randn(2, 8, 16, 16), torch.randn(8, 8, 3, 3), torch.randn(8), torch.rand(8) + 0.5
+    check(function, *inputs, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("written", range(4))
+def test_operands_that_are_written_to_before_the_norm(written):
+    def function(x, weight, bias, mean, var):
+        y = F.conv2d(x, weight, bias, padding=1)
+        (x, weight, bias, mean)[written].mul_(2)
+        return F.batch_norm(y, mean, var).relu()
+
+    vectors = torch.randn(8), torch.randn(8), torch.rand(8) + 0.5
+    check(function, torch.randn(2, 8, 16, 16), torch.randn(8, 8, 3, 3), *vectors, rtol=1e-3, atol=1e-3)
+
+
 R = torch.randn
 
 

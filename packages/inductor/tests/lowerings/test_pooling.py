@@ -55,6 +55,15 @@ def test_what_is_outside_wins_no_tie_and_the_last_nan_wins():
         check(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), x)
 
 
+@pytest.mark.parametrize("size", [2, 5, 6, 8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_last_of_several_nan_wins_in_windows_of_all_sizes(size, dtype):
+    x = torch.randn(1, 2, 16, 16).to(dtype)
+    x[0, 0, 1, 1] = x[0, 0, 4, 4] = x[0, 0, 4, 5] = x[0, 1, 15, 15] = torch.nan
+    check(lambda x: F.max_pool2d(x, size, return_indices=True), x)
+    check(lambda x: F.adaptive_max_pool2d(x, 16 // size, return_indices=True), x)
+
+
 def test_pooling_is_fused_with_its_neighbours():
     assert kernels(lambda x: F.max_pool2d(x.relu(), 2).relu() + 1, X) == 1
     assert kernels(lambda x: F.adaptive_avg_pool2d(x * 2, 1).flatten(1).relu(), X) == 1

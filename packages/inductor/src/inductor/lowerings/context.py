@@ -33,8 +33,9 @@ Finish = Callable[..., Sequence[tuple[Expr, torch.dtype]]]
 class Context:
     """The graph under construction.  ``node`` is the FX node being lowered, ``dtypes`` are those of its results;
     ``values`` holds what came before, ``done`` what a lowering did ahead of its turn; ``returned`` names what calls
-    gave and ``partial`` sums of some of that, ``aliases`` the buffers that calls gave views of; ``fused_random`` says
-    that random numbers are computed in kernels, from the ``seeds`` of this call."""
+    gave and ``partial`` sums of some of that, ``aliases`` the buffers that calls gave views of; ``shared`` are nodes
+    that equal ones stand for, or stand for them; ``fused_random`` says that random numbers are computed in kernels,
+    from the ``seeds`` of this call."""
 
     sizes: Sizes = field(default_factory=Sizes)
     buffers: dict[str, Buffer] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class Context:
     mutated: set[str] = field(default_factory=set)
     aliases: dict[str, str] = field(default_factory=dict)
     layouts: Mapping[Node, Layout] = field(default_factory=dict)
+    shared: frozenset[Node] = frozenset()
     values: dict[Node, Any] = field(default_factory=dict)
     done: dict[Node, Tensor] = field(default_factory=dict)
     fused_random: bool = False

@@ -97,7 +97,8 @@ def fold(ctx: Context, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor | None
     if call is None or POINTWISE is None or x.dtype != torch.float32:
         return None
     image, weight, bias, *rest = call.args
-    if not isinstance(image, Ref) or not isinstance(weight, Ref) or _changed(ctx, (image, weight)):
+    operands = [each for each in (image, weight, bias) if isinstance(each, Ref)]
+    if not isinstance(image, Ref) or not isinstance(weight, Ref) or _changed(ctx, operands):
         return None
     if (kernel := _known(ctx, weight)) is None or not _pays(kernel, x):
         return None
@@ -170,7 +171,9 @@ def _made_by(ctx: Context, x: Tensor) -> Call | None:
     """The convolution that makes ``x`` for the current norm alone."""
     assert ctx.node is not None
     source = ctx.node.args[0]
-    if not isinstance(source, Node) or len(source.users) != 1 or source not in ctx.layouts or x.base is None:
+    if not isinstance(source, Node) or source.target is not aten.convolution.default or source not in ctx.layouts:
+        return None  # a view of it has other elements, or reads them in another order
+    if len(source.users) != 1 or source in ctx.shared or x.base is None:
         return None
     for operation in reversed(ctx.operations):
         # From the last call backwards: the one that makes a buffer is near its reader.

@@ -103,12 +103,18 @@ def _reduced(
     ctx: Context, x: Tensor, sizes: tuple[Index, ...], windows: Sequence[Windows], kinds: Sequence[str], fill: object,
     finish: Callable[..., Sequence[tuple[Expr, torch.dtype]]],
 ) -> list[Tensor]:  # fmt: skip
-    """Reduces over windows as over further dimensions."""
+    """Reduces over windows as over further dimensions; ``argmax`` comes with the last NaN of each, or -1."""
     whole = (*sizes, *(Index.of(w.taps) for w in windows))
     place = positions(whole)
     value = _element(x, windows, place[: len(sizes)], place[len(sizes) :], fill)
     like = Tensor(whole, x.dtype, x.device, value.expr)
     reductions = [(kind, value.expr, torch.int64 if kind == "argmax" else value.dtype) for kind in kinds]
+    if "argmax" in kinds and x.dtype.is_floating_point:
+        order = ZERO
+        for w, tap in zip(windows, place[len(sizes) :], strict=True):
+            order = order * w.taps + tap
+        last = where(isnan(value), Value(as_index_value(order, torch.int64)), Value(number(-1, torch.int64)))
+        reductions.append(("max", last.expr, torch.int64))
     return ctx.reduce(like, list(range(len(sizes), len(whole))), reductions, finish)
 
 
@@ -178,9 +184,12 @@ def _largest_by_reduction(
         return Declined("large windows that reach outside: their largest element may lie there")
     outer = positions(sizes)[-len(windows) :]
 
-    def finish(best: Expr, order: Expr) -> Sequence[tuple[Expr, torch.dtype]]:
-        """The largest element, and its position from ``order``, which counts within the window."""
+    def finish(best: Expr, order: Expr, *last_nan: Expr) -> Sequence[tuple[Expr, torch.dtype]]:
+        """The largest element, and its position from ``order``, which counts within the window; eager takes the last
+        of several NaN."""
         rest, place, step = Value(order), Value(number(0, torch.int64)), ONE
+        for last in map(Value, last_nan):
+            rest = where(last < 0, rest, last)
         for w, at_ in zip(reversed(windows), reversed(outer), strict=True):
             quotient = call("floordiv", rest, w.taps)
             offset = (rest - quotient * w.taps) * (w.spread if isinstance(w, Regular) else 1)
