@@ -7,9 +7,10 @@ A source says three things about one path: how the user would write it (``expres
 from __future__ import annotations
 
 import gc
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, TypeVar, dataclass_transform
 
 Accessor = tuple[object, ...]
@@ -196,6 +197,19 @@ class ConstSource(Source):
 
     def read(self, inputs: Inputs) -> Any:
         return self.obj
+
+
+class SignatureSource(ConstSource):
+    """The signature of a callable, as ``inspect`` made it when it was asked for; ``bound`` leaves out the first."""
+
+    def __init__(self, function: Callable[..., object], *, bound: bool) -> None:
+        asked = MethodType(function, object()) if bound else function  # any receiver will do
+        super().__init__(inspect.signature(asked), "a Signature")
+        object.__setattr__(self, "function", function)
+        object.__setattr__(self, "bound", bound)
+
+    function: Callable[..., object]
+    bound: bool
 
 
 class CallSource(Source):
