@@ -228,6 +228,10 @@ ASKED = {
         "return x * 2 if x.is_conj() else x - 1",
         "x = torch.ones(3, 4, dtype=torch.complex64){}", ".conj()", ["", ".conj().resolve_conj()"],
     ),
+    "a variable of the environment": (
+        "import os\nreturn x * (len(os.environ.get('K', 'none')) + ('L' in os.environ) + len(os.getenv('M', '')))",
+        "import os; os.environ.update({})", "K='2'", ["K='33'", "L='1'", "K='2', M=''", "K='2', M='7'"],
+    ),
     "a sentinel": (
         "return x * 2 if self.kept is helper.MISSING else x - 1",
         "import dataclasses; helper.MISSING = dataclasses.MISSING; net.kept = {}",
@@ -348,7 +352,7 @@ def test_programs_of_conditions_are_decided_in_any_numbers(sizes):
 REFUSED = {
     "makes a set": "return [x * k for k in {1, 2, x.shape[0]}]",
     "an address": "return x * (id(x) % 2)",
-    "another process's": "import os\nreturn x * len(os.environ.get('HOME', ''))",
+    "another process's": "import os\nreturn x * len(os.path.expanduser('~'))",
 }
 
 

@@ -6,8 +6,10 @@ A source says three things about one path: how the user would write it (``expres
 
 from __future__ import annotations
 
+import functools
 import gc
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FunctionType, MethodType
@@ -393,6 +395,23 @@ class MadeSource(Derived):
 
     def read(self, inputs: Inputs) -> Any:
         return self.function(self.parent.read(inputs))
+
+
+class EnvironmentSource(CallSource):
+    """A variable of the environment, as the bytes that it is kept in; None where there is none of the name."""
+
+    def __init__(self, key: str) -> None:
+        kept: Any = os.environ
+        super().__init__(functools.partial(kept._data.get, kept.encodekey(key)), f"os.environ[{key!r}]")
+        object.__setattr__(self, "key", key)
+
+    key: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EnvironmentSource) and other.key == self.key
+
+    def __hash__(self) -> int:
+        return hash((EnvironmentSource, self.key))
 
 
 class NumberSource(Source):

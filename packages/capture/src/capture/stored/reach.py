@@ -31,6 +31,7 @@ _OF_THE_PROCESS = frozenset(
 _SAME_ANYWHERE = frozenset(
     ("exc_info", "intern", "maxsize", "version_info", "platform", "byteorder", "float_info", "int_info", "path")
     + ("fspath", "PathLike", "getrefcount", "modules", "_getframe")
+    + ("environ", "getenv")  # what is read of them is guarded
 )
 _BY_ADDRESS = frozenset({"id", "hash", "__hash__"})
 
