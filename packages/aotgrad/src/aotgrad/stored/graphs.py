@@ -107,7 +107,8 @@ def _name(text: str) -> str:
 
 def _is_literal(held: torch.Tensor) -> bool:
     """True for a few numbers in memory of their own."""
-    return held.layout is torch.strided and held.device.type == "cpu" and held.numel() <= _MOST_NUMBERS
+    plain = type(held) is torch.Tensor and held.layout is torch.strided
+    return plain and held.device.type == "cpu" and held.numel() <= _MOST_NUMBERS
 
 
 def _written(graph: fx.Graph, root: torch.nn.Module, outputs: object, unread: frozenset[str]) -> str:
@@ -140,9 +141,9 @@ class _Writer:
 
     def _literal(self, node: fx.Node) -> Plain:
         """A tensor that stands for numbers in the program's text, made for each call anew: nobody else holds it."""
-        held: Any = getattr(self._root, str(node.target), None)
+        held: object = getattr(self._root, str(node.target), None)
         is_fresh = all(str(user.target).startswith("aten.lift_fresh") for user in node.users)
-        if type(held) is not torch.Tensor or not is_fresh or not _is_literal(held):
+        if not isinstance(held, torch.Tensor) or not is_fresh or not _is_literal(held):
             raise Unwritable("it holds a tensor of its own")
         return write((str(node.target), held.dtype, tuple(held.shape), tuple(held.reshape(-1).tolist())))
 
@@ -177,7 +178,9 @@ class _Reader:
         self._fakes = Fakes(FakeTensorMode())
         self._memories = [self._fakes.memory(size) for size in body["memories"]]
 
-    def _literal(self, root: torch.nn.Module, name: str, dtype: torch.dtype, size: Any, numbers: Any) -> str:
+    def _literal(
+        self, root: torch.nn.Module, name: str, dtype: torch.dtype, size: tuple[int, ...], numbers: object
+    ) -> str:
         setattr(root, name, torch.tensor(numbers, dtype=dtype, device="cpu").reshape(size))
         return name
 

@@ -401,8 +401,8 @@ class EnvironmentSource(CallSource):
     """A variable of the environment, as the bytes that it is kept in; None where there is none of the name."""
 
     def __init__(self, key: str) -> None:
-        kept: Any = os.environ
-        super().__init__(functools.partial(kept._data.get, kept.encodekey(key)), f"os.environ[{key!r}]")
+        kept = vars(os.environ)
+        super().__init__(functools.partial(kept["_data"].get, kept["encodekey"](key)), f"os.environ[{key!r}]")
         object.__setattr__(self, "key", key)
 
     key: str
