@@ -117,6 +117,20 @@ def test_what_has_no_form_as_data_is_refused():
     assert isinstance(aotgrad.describe(compiled, lambda _: "it"), aotgrad.Refusal)
 
 
+def test_numbers_in_the_text_of_a_program_are_written():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    numbers = graph.call_function(torch.tensor, ([[1.5, float("inf")], [0.0, -2.0]],))
+    graph.output((graph.call_function(torch.mul, (graph.call_function(torch.mul, (x, x)), numbers)),))
+    x, kept = torch.ones(2, 2, requires_grad=True), []
+    compiled = aotgrad.compile(fx.GraphModule({}, graph), [x], forward=aotgrad.run_eagerly, describable=True)
+    data = aotgrad.describe(compiled, lambda inner: kept.append(inner) or "it")
+    call = aotgrad.restore(json.loads(json.dumps(data)), take_up=lambda _: kept[0], backward=aotgrad.run_eagerly)
+    (first,) = torch.autograd.grad(call(x)[0].sum(), x, create_graph=True)
+    assert first.tolist() == [[3.0, float("inf")], [0.0, -4.0]]
+    assert torch.autograd.grad(first[1, 1], x)[0][1, 1] == -4
+
+
 def trains(x, w, running):
     running.mul_(0.5).add_(x.detach().mean(0))
     hidden = torch.nn.functional.dropout(x @ w, 0.5)

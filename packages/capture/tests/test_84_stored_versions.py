@@ -1,6 +1,7 @@
 """Versions of frames that another process made: taken up without evaluation, or not at all."""
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -25,12 +26,14 @@ from mutations import AROUND, CHANGES, IMPORTS, KEPT, TEXTS  # noqa: E402 - the 
 
 
 class Worker:
-    """Processes that run the program, each a fresh one."""
+    """Processes that run the program, each a fresh one, whose texts hash by ``seed``."""
 
-    def __init__(self):
+    def __init__(self, seed="random"):
         self.process = subprocess.Popen(
-            [sys.executable, HERE / "worker.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+            [sys.executable, HERE / "worker.py"],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
 
     def __call__(self, folder, store, before="", around="contextlib.nullcontext()"):
         self.process.stdin.write(json.dumps([str(folder), str(store), before, around]) + "\n")
@@ -39,14 +42,25 @@ class Worker:
         assert "crash" not in told, told["crash"]
         return told
 
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
 
 @pytest.fixture(scope="module")
 def worker():
     made = Worker()
     yield made
-    made.process.stdin.close()
-    made.process.stdout.close()
-    made.process.wait()
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def other():
+    """Processes whose sets of texts are in another order."""
+    made = Worker("7")
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +228,10 @@ ASKED = {
         "return x * 2 if x.is_conj() else x - 1",
         "x = torch.ones(3, 4, dtype=torch.complex64){}", ".conj()", ["", ".conj().resolve_conj()"],
     ),
+    "a variable of the environment": (
+        "import os\nreturn x * (len(os.environ.get('K', 'none')) + ('L' in os.environ) + len(os.getenv('M', '')))",
+        "import os; os.environ.update({})", "K='2'", ["K='33'", "L='1'", "K='2', M=''", "K='2', M='7'"],
+    ),
     "a sentinel": (
         "return x * 2 if self.kept is helper.MISSING else x - 1",
         "import dataclasses; helper.MISSING = dataclasses.MISSING; net.kept = {}",
@@ -230,6 +248,79 @@ def test_what_is_asked_is_asked_again(worker, folder, tmp_path, name):
     assert all(each["same"] for each in (first, *told)), (first, told)
     assert [outcome for outcome, _ in first["outcomes"]] == ["stored"], first
     assert told[0]["compiled"] == 0, told[0]
+
+
+SETS = {
+    "what is in it": ("return x * 2 if 'a' in self.kept else x - 1", "{'a', 'b', 'c'}", ["{'b', 'c'}", "['a', 'b']"]),
+    "how much is in it": ("return x * len(self.kept)", "{'a', 'b', 'c'}", ["{'a', 'b'}", "('a', 'b')"]),
+    "what equals it": ("return x * 2 if self.kept == {'a', 'b'} else x - 1", "{'a', 'b'}", ["{'a'}"]),
+    "it sorted": ("for k in sorted(self.kept):\n    x = x * 2 + len(k)\nreturn x", "{'a', 'bb'}", ["{'a', 'b'}"]),
+    "one made of it": ("return x * len({k[0] for k in self.kept} | {'z'})", "{'ab', 'ac', 'b'}", ["{'a'}"]),
+    "classes in it": ("return x * 2 if type(x) in self.kept else x - 1", "{torch.Tensor, int}", ["{torch.Size}"]),
+    "one that stays": ("return x * 2 if 'a' in self.kept else x - 1", "frozenset({'a', 'b'})", ["frozenset('b')"]),
+    "numbers in order": ("for k in self.kept:\n    x = x * 2 + k\nreturn x", "{8, 0}", ["{0, 8}", "{8, 1}"]),
+    "numbers that stay": ("return sum(x * k for k in self.kept)", "frozenset([8, 0])", ["frozenset([0, 8, 1])"]),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_sets_are_stored_by_what_is_in_them(worker, other, folder, tmp_path, name):
+    text, kept, others = SETS[name]
+    body(worker, folder, tmp_path / "unused", text)
+    first = worker(folder, tmp_path / "own", f"net.kept = {kept}")
+    told = [other(folder, tmp_path / "own", f"net.kept = {each}") for each in (kept, *others)]
+    assert all(each["same"] for each in (first, *told)), (first, told)
+    assert [outcome for outcome, _ in first["outcomes"]] == ["stored"], first
+    assert [each["compiled"] for each in told] == [0, *[1] * len(others)], told
+
+
+FOUND = {
+    "an object at two places": (
+        "return x * self.one.k + (self.one is self.lin.one)",
+        "net.one = net.lin.one = helper.Config(); net.one.k = {}", "2", ["3", "2; net.one = helper.Config()"],
+    ),
+    "a signature": (
+        "import inspect\nreturn x * len(inspect.signature(self.act).parameters)",
+        "{}", "", ["program.Base.act.__signature__ = 3", "program.Base.act = lambda self, *x: x[0]"],
+    ),
+    "a function in a table": (
+        "return self.checks['a'](x)", "net.checks = {{'a': program.closed_over({})}}", "3", ["4", "'3'"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_objects_are_found_by_their_paths(worker, folder, tmp_path, name):
+    text, before, one, others = FOUND[name]
+    body(worker, folder, tmp_path / "unused", text)
+    first, *told = (worker(folder, tmp_path / "own", before.format(each)) for each in (one, one, *others))
+    assert all(each["same"] for each in (first, *told)), (first, told)
+    assert [outcome for outcome, _ in first["outcomes"]] == ["stored"], first
+    assert told[0]["compiled"] == 0, told[0]
+
+
+ORDERS = {
+    "made of texts": "for k in {k + 'x' for k in ('a', 'b', 'c', 'd')}:\n    x = x * 2 + ord(k[0])\nreturn x",
+    "a constant": "for k in {'a', 'b', 'c', 'd'}:\n    x = x * 2 + ord(k[0])\nreturn x",
+    "in a list": "return x * ord(list({**{k: 1 for k in 'abcd'}}.keys() & set('abcd'))[0])",
+    "in a text": "return x * ord(str(frozenset('abcd'))[12])",
+    "a hash": "return x * ('a'.__hash__() % 7)",
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_an_order_of_this_process_is_not_stored(worker, other, folder, tmp_path, name):
+    first, _ = body(worker, folder, tmp_path / "own", ORDERS[name])
+    assert [outcome for outcome, _ in first["outcomes"]] == ["not stored"], first
+    assert other(folder, tmp_path / "own")["same"]
+
+
+def test_an_order_that_is_another_one_is_traced_again(worker, other, folder, tmp_path):
+    body(worker, folder, tmp_path / "unused", "for k in self.kept:\n    x = x * 2 + ord(k)\nreturn x")
+    before = "net.kept = set('abcdefgh')"
+    first, second, third = (each(folder, tmp_path / "own", before) for each in (worker, worker, other))
+    assert all(each["same"] for each in (first, second, third)), (first, second, third)
+    assert (second["compiled"], third["compiled"]) == (0, 1)
 
 
 VARYING = {
@@ -261,7 +352,7 @@ def test_programs_of_conditions_are_decided_in_any_numbers(sizes):
 REFUSED = {
     "makes a set": "return [x * k for k in {1, 2, x.shape[0]}]",
     "an address": "return x * (id(x) % 2)",
-    "another process's": "import os\nreturn x * len(os.environ.get('HOME', ''))",
+    "another process's": "import os\nreturn x * len(os.path.expanduser('~'))",
 }
 
 

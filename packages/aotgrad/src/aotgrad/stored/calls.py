@@ -33,7 +33,7 @@ from aotgrad.stored.values import Plain, Unwritable, read, write
 from aotgrad.torch_versions import FakeTensorMode
 from aotgrad.tracing.inputs import GraphInput, Signature
 
-FORMAT = "aotgrad 4"
+FORMAT = "aotgrad 5"
 
 
 @dataclass(frozen=True, slots=True)

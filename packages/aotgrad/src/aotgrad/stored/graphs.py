@@ -44,6 +44,8 @@ _OF_TRACING = frozenset(
 """Notes of nodes that nobody reads once a graph is cut, but who tells of the user's line."""
 _OF_HISTORIES = frozenset({DETACHED, HISTORY, REPEATS, WHOLE})
 """Notes that are read of the joint graph alone."""
+_MOST_NUMBERS = 256
+"""Of a tensor that is written as its numbers."""
 _OTHERS = frozenset({"aotgrad_functional"})
 """Operators that are made while a graph is traced."""
 
@@ -54,8 +56,10 @@ def later_of(graphs: Graphs) -> Plain:
     if joint.dynamic:
         raise Unwritable("a number that varies is among the sizes")
     texts = {
-        "joint": _written(joint.graph, joint.outputs, frozenset()),
-        "backward": _written(backward.module.graph, (backward.inputs, backward.outputs), _OF_HISTORIES),
+        "joint": _written(joint.graph, joint.root, joint.outputs, frozenset()),
+        "backward": _written(
+            backward.module.graph, backward.module, (backward.inputs, backward.outputs), _OF_HISTORIES
+        ),
     }
     nodes = [*joint.graph.nodes, *backward.module.graph.nodes]
     targets = [*(node.target for node in nodes), *(node.meta[WHOLE][0] for node in nodes if WHOLE in node.meta)]
@@ -77,10 +81,10 @@ def later_read(data: Body, facts: Facts, plan: Plan) -> Graphs:
             raise ValueError(name)
 
     def joint() -> JointGraph:
-        graph, outputs = _read(data["joint"])
+        graph, root, outputs = _read(data["joint"])
         return JointGraph(
             graph,
-            torch.nn.Module(),
+            root,
             facts,
             outputs,
             data["followed"],
@@ -89,8 +93,8 @@ def later_read(data: Body, facts: Facts, plan: Plan) -> Graphs:
         )
 
     def backward() -> Half:
-        graph, (inputs, outputs) = _read(data["backward"])
-        return Half(graph_module(torch.nn.Module(), graph), inputs, outputs)
+        graph, root, (inputs, outputs) = _read(data["backward"])
+        return Half(graph_module(root, graph), inputs, outputs)
 
     graphs = Graphs(joint, backward)
     graphs.name = _name(data["backward"])
@@ -101,14 +105,20 @@ def _name(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _written(graph: fx.Graph, outputs: object, unread: frozenset[str]) -> str:
-    text = json.dumps(_Writer(graph, unread).body(outputs), separators=(",", ":"))
+def _is_literal(held: torch.Tensor) -> bool:
+    """True for a few numbers in memory of their own."""
+    plain = type(held) is torch.Tensor and held.layout is torch.strided
+    return plain and held.device.type == "cpu" and held.numel() <= _MOST_NUMBERS
+
+
+def _written(graph: fx.Graph, root: torch.nn.Module, outputs: object, unread: frozenset[str]) -> str:
+    text = json.dumps(_Writer(graph, root, unread).body(outputs), separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 2)).decode()
 
 
 class _Writer:
-    def __init__(self, graph: fx.Graph, unread: frozenset[str]) -> None:
-        self._graph, self._unread = graph, _OF_TRACING | unread
+    def __init__(self, graph: fx.Graph, root: torch.nn.Module, unread: frozenset[str]) -> None:
+        self._graph, self._root, self._unread = graph, root, _OF_TRACING | unread
         self._numbers = {node: number for number, node in enumerate(graph.nodes)}
         self._kinds: dict[str, int] = {}
         self._memories: dict[int, int] = {}
@@ -120,13 +130,22 @@ class _Writer:
         return {"kinds": kinds, "memories": self._bytes, "nodes": nodes, "outputs": write(outputs)}
 
     def _node(self, node: fx.Node) -> Plain:
-        if node.op not in ("placeholder", "call_function", "output"):
-            raise Unwritable("it holds a tensor of its own" if node.op == "get_attr" else f"it has a node {node.op}")
+        if node.op not in ("placeholder", "call_function", "output", "get_attr"):
+            raise Unwritable(f"it has a node {node.op}")
         target = write(node.target) if node.op == "call_function" else None
+        target = self._literal(node) if node.op == "get_attr" else target
         notes = {name: write(value, self._leaf) for name, value in node.meta.items() if self._is_kept(name)}
         kwargs = {name: write(value, self._leaf) for name, value in node.kwargs.items()}
         value = write(node.meta.get("val"), self._leaf)
         return [node.op, node.name, target, write(tuple(node.args), self._leaf), kwargs, value, notes]
+
+    def _literal(self, node: fx.Node) -> Plain:
+        """A tensor that stands for numbers in the program's text, made for each call anew: nobody else holds it."""
+        held: object = getattr(self._root, str(node.target), None)
+        is_fresh = all(str(user.target).startswith("aten.lift_fresh") for user in node.users)
+        if not isinstance(held, torch.Tensor) or not is_fresh or not _is_literal(held):
+            raise Unwritable("it holds a tensor of its own")
+        return write((str(node.target), held.dtype, tuple(held.shape), tuple(held.reshape(-1).tolist())))
 
     def _is_kept(self, name: str) -> bool:
         return name != "val" and name not in self._unread
@@ -147,7 +166,7 @@ class _Writer:
         return [self._kinds.setdefault(kind, len(self._kinds)), memory, write(sizes[2])]
 
 
-def _read(text: str) -> tuple[fx.Graph, Any]:
+def _read(text: str) -> tuple[fx.Graph, torch.nn.Module, Any]:
     return _Reader(json.loads(zlib.decompress(base64.b64decode(text)))).graph()
 
 
@@ -159,11 +178,19 @@ class _Reader:
         self._fakes = Fakes(FakeTensorMode())
         self._memories = [self._fakes.memory(size) for size in body["memories"]]
 
-    def graph(self) -> tuple[fx.Graph, Any]:
-        graph = fx.Graph()
+    def _literal(
+        self, root: torch.nn.Module, name: str, dtype: torch.dtype, size: tuple[int, ...], numbers: object
+    ) -> str:
+        setattr(root, name, torch.tensor(numbers, dtype=dtype, device="cpu").reshape(size))
+        return name
+
+    def graph(self) -> tuple[fx.Graph, torch.nn.Module, Any]:
+        graph, root = fx.Graph(), torch.nn.Module()
         later = []
         for op, name, target, args, kwargs, value, notes in self._body["nodes"]:
             called = name if op == "placeholder" else "output" if op == "output" else read(target)
+            if op == "get_attr":
+                called = self._literal(root, *called)  # type: ignore[misc]
             given = {key: read(each, self._leaf) for key, each in kwargs.items()}
             node = graph.create_node(op, called, read(args, self._leaf), given, name)
             self._nodes.append(node)
@@ -172,7 +199,7 @@ class _Reader:
             later.append((node, notes))
         for node, notes in later:  # which may name nodes that come after
             node.meta.update((key, read(each, self._leaf)) for key, each in notes.items())
-        return graph, read(self._body["outputs"])
+        return graph, root, read(self._body["outputs"])
 
     def _leaf(self, tag: str, held: Any) -> object:
         if tag == "n":

@@ -24,6 +24,7 @@ from capture.evaluator.builtin_rules import (
     custom_functions,
     decorators,
     dynamic_floats,
+    environment,
     exceptions,
     factors,
     formulas,
@@ -144,7 +145,7 @@ KINDS: dict[str, Parts] = {
     "exceptions": Parts((exception, exception_group), rules=(exceptions,), builds=(built_objects, effects)),
     "functions, classes and namespaces": Parts(
         (function, partial, existing_classes),
-        rules=(decorators, left_to_python, memoised, notices, signatures),
+        rules=(decorators, environment, left_to_python, memoised, notices, signatures),
         builds=(callables, plain, effects),
     ),
     "classes that captured code defines": Parts((made_class,), wraps=(), rules=(classes,), builds=(callables,)),

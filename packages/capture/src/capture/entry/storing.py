@@ -141,6 +141,8 @@ class Storing:
             raise NotStored("its own effects change what it relies on, and it goes on behind a break")
         if made.recheck is not None:
             raise NotStored("it takes locks of the program")
+        if made.of_this_process:
+            raise NotStored(made.of_this_process[0])
         if made.graph is not None:
             refuse_operators(made.graph)
         place = owner.continuations.original(frame).place
@@ -156,5 +158,7 @@ class Storing:
             made.stopped is not None,
             made.changed,
             made.once,
+            made.asked,
+            made.tables,
         )
         return written(version, inputs.function, owner.backend, owner.continuations)

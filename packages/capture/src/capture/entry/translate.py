@@ -225,8 +225,8 @@ class _Translator:
         visited = frozenset(self.machine.stepper.visited)
         once, changed = self._runs_once, frozenset(change.source for change in self.changes)
         recheck, parts, entered, code = holding.recheck, self._parts(), tuple(self.machine.entered), self._assemble()
-        broke = self.broke
-        return Translation(code, guards, self.graph, stopped, visited, recheck, once, changed, parts, entered, broke)
+        known = self.graph, stopped, visited, recheck, once, changed, parts, entered, self.broke
+        return Translation(code, guards, *known, *machine.of_other_processes())
 
     def _parts(self) -> Parts:
         over, results = self.starting_over, self.results

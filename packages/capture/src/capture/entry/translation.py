@@ -13,6 +13,7 @@ from capture.guards.sources import Source
 from capture.log import BreakRecord
 from capture.stored.code import Parts
 from capture.stored.reach import Entered
+from capture.values.asked import Asked
 from capture.writing.lock_blocks import Recheck
 
 _UNKNOWN = 2  # kernels of an operator of which nothing is known
@@ -42,6 +43,12 @@ class Translation:
     entered: tuple[Entered, ...] = ()
     """The functions that were evaluated, the frame's own aside."""
     broke: BreakRecord | None = None
+    of_this_process: tuple[str, ...] = ()
+    """The reasons for which no other process may take it up."""
+    asked: tuple[Asked, ...] = ()
+    """The questions that were put to functions that remember their answers."""
+    tables: tuple[object, ...] = ()
+    """The dicts of libraries that were looked at as a whole."""
 
     @property
     def operators(self) -> int:

@@ -58,6 +58,7 @@ from capture.recording.graph import GraphRecorder
 from capture.recording.operations import record_operation
 from capture.signals import HeldSignals
 from capture.torch_versions import disable_dynamo, set_grad_enabled
+from capture.values.asked import Asked
 from capture.values.base import LazyValue, Value, realize
 from capture.values.class_guards import ReliedClasses
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
@@ -103,6 +104,9 @@ class Machine:
         self.classes = ReliedClasses(lambda: self.location() if self.frames else None)
         self.stepper = Stepper(self, signals)
         self.stops = Stops(self)
+        self.of_this_process: list[str] = []  # the reasons for which no other process may take the version up
+        self.asked: list[Asked] = []  # what was asked once for all calls
+        self.tables: list[object] = []  # dicts of libraries that were looked at as a whole
         self._take_from_parts()
         self.checks: Expectations = []  # what was expected: to be asked after the graph
         self.leaves: list[torch.Tensor] = []  # made within the graph, with a gradient of their own
@@ -120,7 +124,8 @@ class Machine:
         self.commit, self.note_origin, self.before = stops.commit, stops.note_origin, stops.before
         self.stop_before, self.stop_at, self.stop_earlier = stops.stop_before, stops.stop_at, stops.stop_earlier
         self.restart = stops.restart
-        self.rely_on_member = self.classes.add_name
+        self.rely_on_member, self.varies = self.classes.add_name, self.of_this_process.append
+        self.asked_once = self.asked.append
 
     # -- the root ------------------------------------------------------------------------------------------------
 
@@ -381,6 +386,8 @@ class Machine:
     def guard(self, source: Source | None, kind: GuardKind, *payload: Any, text: str = "") -> None:
         # An object that outlives every frame cannot differ in a later call; that something is not there may.
         if (isinstance(source, ConstSource) and kind is not GuardKind.ABSENT) or self.defined.lead_to(source):
+            if kind is GuardKind.KEYS and isinstance(source, ConstSource):
+                self.tables.append(source.obj)
             return
         # No path leads to a number that is computed: the guard is about those that it is computed from.
         if isinstance(source, FormulaSource):
@@ -391,6 +398,10 @@ class Machine:
         if self.guards.has(source, kind, payload):
             return
         self.guards.add(Guard(source, kind, payload, self.location() if self.frames else None, text))
+
+    def of_other_processes(self) -> tuple[tuple[str, ...], tuple[Asked, ...], tuple[object, ...]]:
+        """All that matters to another process alone."""
+        return tuple(self.of_this_process), tuple(self.asked), tuple(self.tables)
 
     def is_one_object(self, left: Value, right: Value) -> bool:
         return self._met.is_one_object(self, left, right)

@@ -208,4 +208,4 @@ def wrap_set(ctx: World, obj: set[object], source: Source) -> Value:
     if not all(isinstance(item, _KEY_TYPES) and not is_compared_by_code(item) for item in obj):
         ctx.stop(Kind.SET_ITEMS, f"`{source.expression()}` has items that are not constants")
     ctx.guard(source, GuardKind.ITEMS, frozenset(obj), text=f"{source.expression()} is {obj!r}")
-    return SetValue(((item, ctx.literal(item)) for item in obj), source)
+    return SetValue(((item, ctx.literal(item)) for item in obj), source, orders=[(source, tuple(obj))])

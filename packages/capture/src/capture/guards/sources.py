@@ -6,10 +6,13 @@ A source says three things about one path: how the user would write it (``expres
 
 from __future__ import annotations
 
+import functools
 import gc
+import inspect
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, TypeVar, dataclass_transform
 
 Accessor = tuple[object, ...]
@@ -198,6 +201,19 @@ class ConstSource(Source):
         return self.obj
 
 
+class SignatureSource(ConstSource):
+    """The signature of a callable, as ``inspect`` made it when it was asked for; ``bound`` leaves out the first."""
+
+    def __init__(self, function: Callable[..., object], *, bound: bool) -> None:
+        asked = MethodType(function, object()) if bound else function  # any receiver will do
+        super().__init__(inspect.signature(asked), "a Signature")
+        object.__setattr__(self, "function", function)
+        object.__setattr__(self, "bound", bound)
+
+    function: Callable[..., object]
+    bound: bool
+
+
 class CallSource(Source):
     """The answer of a function without arguments: the way to read torch's global state."""
 
@@ -379,6 +395,23 @@ class MadeSource(Derived):
 
     def read(self, inputs: Inputs) -> Any:
         return self.function(self.parent.read(inputs))
+
+
+class EnvironmentSource(CallSource):
+    """A variable of the environment, as the bytes that it is kept in; None where there is none of the name."""
+
+    def __init__(self, key: str) -> None:
+        kept = vars(os.environ)
+        super().__init__(functools.partial(kept["_data"].get, kept["encodekey"](key)), f"os.environ[{key!r}]")
+        object.__setattr__(self, "key", key)
+
+    key: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EnvironmentSource) and other.key == self.key
+
+    def __hash__(self) -> int:
+        return hash((EnvironmentSource, self.key))
 
 
 class NumberSource(Source):

@@ -69,6 +69,12 @@ class Contents:
             return self._of_class(obj)  # type: ignore[arg-type]
         return self.shallow(obj)
 
+    def at_a_path(self, obj: object) -> str:
+        """The digest of an object that is relied on as the one on a path; what a dict holds is guarded."""
+        if type(obj) is not dict:
+            return self.of(obj)
+        return digest([[self._member(key), self._member(value)] for key, value in obj.items()])
+
     # -- functions ---------------------------------------------------------------------------------------------------
 
     def function(self, function: FunctionType) -> Content:
@@ -162,6 +168,8 @@ class Contents:
             return self._of_function_once(obj)
         if cls is CodeType:
             return self.of(obj)
+        if cls is functools._lru_cache_wrapper:
+            return ["remembers", self._member(obj.__wrapped__)]  # type: ignore[attr-defined]
         if issubclass(cls, type):
             return ["class", class_name(obj)]  # type: ignore[arg-type]
         if issubclass(cls, ModuleType):

@@ -1,6 +1,7 @@
 """Values, sources and guards as JSON, both ways.
 
     plain values      themselves, or tagged: ["t", items...] is a tuple, ["f", hex] a float
+    sets              ["set", items...], which guards alone refer to: as a constant, it would have an order
     objects           ["n", k]: what the k-th name of the version leads to
     on a path         ["at", source, content]: what that source leads to now, if its content is what it was
     bound methods     ["bound", object, name]: those of ContextVars
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import json
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar
@@ -30,7 +32,7 @@ from capture.guards import sources
 from capture.guards.decided import decided
 from capture.guards.guard import Guard
 from capture.guards.kinds import GuardKind
-from capture.guards.sources import DictSource, Inputs, KeySource, ObjectKeySource, Source
+from capture.guards.sources import ConstSource, DictSource, Inputs, KeySource, ObjectKeySource, Source
 from capture.stored.contents import Contents, NotStored, class_name, digest
 from capture.stored.names import NamesWritten
 from capture.stored.reach import Entered
@@ -47,7 +49,9 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "CellSource": ("index", "name"),
     "GlobalSource": ("name",),
     "ConstSource": ("obj", "name"),
+    "SignatureSource": ("function", "bound"),
     "CallSource": ("function", "name"),
+    "EnvironmentSource": ("key",),
     "AttrSource": ("parent", "name"),
     "DictSource": ("parent",),
     "TypeSource": ("parent",),
@@ -65,6 +69,10 @@ _SOURCES: dict[str, tuple[str, ...]] = {
 _BY_IDENTITY = (torch.Tensor, torch.nn.Parameter, ContextVar, CellType)
 """The classes of objects that a version may rely on by identity, as optimizers keep state by parameter; what they hold
 is guarded where it is read."""
+_CONTAINERS = (dict, list)
+_MADE_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_AT_PATHS = (FunctionType, CodeType, dict)
+"""The classes of objects without a name that are known by the path on which a guard finds them, and by content."""
 _TABLES = ("_parameters", "_buffers", "_modules")
 """The tables in which modules keep what is no plain attribute."""
 
@@ -147,6 +155,10 @@ class DataWriter:
         number = self._texts.setdefault(id(text), (len(self._texts), text))[0]
         return ["text", number, text]
 
+    def is_found(self, obj: object) -> bool:
+        """True if a path that is told, or a name, leads to this very object."""
+        return id(obj) in self._here or self.names.place(obj) is not None
+
     def _object(self, obj: Any) -> Data:
         """An object by its name, or as a member of its enum."""
         if issubclass(type(obj), enum.Enum) and type(obj).__members__.get(obj._name_) is obj:
@@ -163,10 +175,11 @@ class DataWriter:
         functions = [function for _, function in entered if function is not None]
         named = [function.__globals__.get(name) for function in functions for name in function.__code__.co_names]
         self.names.classes.update((each, None) for each in named if isinstance(each, type))
+        looked_into = {guard.source for guard in guards if guard.kind is GuardKind.TYPE}
         for guard in guards:
             if guard.kind is GuardKind.TYPE:
                 self.names.classes[guard.payload[0]] = None
-            elif guard.kind is GuardKind.IS and guard.source is not None and type(guard.payload[0]) in _BY_IDENTITY:
+            elif guard.kind is GuardKind.IS and guard.source is not None and _is_found_by_path(guard, looked_into):
                 steps = guard.source.chain()
                 if not any(isinstance(step, ObjectKeySource) for step in steps):
                     self._here.setdefault(id(guard.payload[0]), (guard.payload[0], guard.source))
@@ -180,6 +193,8 @@ class DataWriter:
             kind = type(source).__name__
             if kind not in _SOURCES:
                 raise NotStored(f"`{source.expression()}` is found by an object's identity")
+            if isinstance(source, ConstSource):
+                self.names.place(source.obj, source.name)
             row = [kind, *(self.write(getattr(source, name)) for name in _SOURCES[kind])]
             known = self._places[source] = len(self.paths)
             self.paths.append(row)
@@ -193,24 +208,39 @@ class DataWriter:
         return [source, guard.kind.value, payload, location_written(guard.location), guard.text]
 
 
+def _is_found_by_path(guard: Guard, looked_into: set[Source | None]) -> bool:
+    """True if an object is relied on as the one that a path leads to, and all else that is relied on of it is guarded.
+
+    Of objects of C's classes it may be the object itself that is relied on, with all that it is.
+    """
+    cls = type(guard.payload[0])
+    if cls in _BY_IDENTITY:
+        return True
+    return guard.source in looked_into and (bool(cls.__flags__ & _MADE_IN_PYTHON) or cls in _CONTAINERS)
+
+
 def _each(data: DataWriter, guard: Guard) -> list[Data]:
     return [data.write(each) for each in guard.payload]
 
 
-def _class(data: DataWriter, guard: Guard) -> list[Data]:
-    if issubclass(guard.payload[0], (set, frozenset)):
-        raise NotStored(f"{guard.sentence()}, whose order is another one in each process")
-    return _each(data, guard)
+def _items(data: DataWriter, guard: Guard) -> list[Data]:
+    """The payload, of a set in an order of ours: whoever relied on its own has a guard of its own."""
+    return [_set_written(data, each) if type(each) is frozenset else data.write(each) for each in guard.payload]
+
+
+def _set_written(data: DataWriter, items: frozenset[object]) -> Data:
+    written = [_set_written(data, each) if type(each) is frozenset else data.write(each) for each in items]
+    return ["set", *sorted(written, key=json.dumps)]
 
 
 def _identity(data: DataWriter, guard: Guard) -> list[Data]:
     """An object without a name is told by the path on which the guard finds it."""
     obj = guard.payload[0]
-    if guard.source is None or type(obj) not in (FunctionType, CodeType) or data.names.place(obj) is not None:
+    if guard.source is None or type(obj) not in _AT_PATHS or data.is_found(obj):
         return _each(data, guard)
-    if type(obj) is CodeType:
-        data.found_on_paths.append(obj)
-    return [["at", data.path(guard.source), data.contents.of(obj)]]
+    if isinstance(obj, (CodeType, FunctionType)):
+        data.found_on_paths.append(obj if isinstance(obj, CodeType) else obj.__code__)
+    return [["at", data.path(guard.source), data.contents.at_a_path(obj)]]
 
 
 def _condition(data: DataWriter, guard: Guard) -> list[Data]:
@@ -220,7 +250,8 @@ def _condition(data: DataWriter, guard: Guard) -> list[Data]:
 
 
 _PAYLOADS: dict[GuardKind, Callable[[DataWriter, Guard], list[Data]]] = {
-    GuardKind.TYPE: _class,
+    GuardKind.ITEMS: _items,
+    GuardKind.EQUALS: _items,
     GuardKind.IS: _identity,
     GuardKind.CONDITION: _condition,
 }
@@ -292,7 +323,7 @@ class DataReader:
         """Two that were two stay two."""
         source = self.paths[place]
         found = self._there(source)
-        is_other = type(found) not in _BY_IDENTITY or _default(found) != default
+        is_other = _default(found) != default
         if is_other or self._here.setdefault(id(found), place) != place:
             raise NotStored(f"`{source.expression()}` is another one than it was")
         return found
@@ -300,7 +331,7 @@ class DataReader:
     def _at(self, place: int, content: str) -> object:
         source = self.paths[place]
         found = self._there(source)
-        if type(found) not in (FunctionType, CodeType) or self.contents.of(found) != content:
+        if type(found) not in _AT_PATHS or self.contents.at_a_path(found) != content:
             raise NotStored(f"`{source.expression()}` is another one than it was")
         return found
 
@@ -320,6 +351,7 @@ _READERS: dict[str, Callable[..., Any]] = {
     "t": lambda reader, *items: tuple(map(reader.read, items)),
     "S": lambda reader, *items: torch.Size(map(reader.read, items)),
     "l": lambda reader, *items: list(map(reader.read, items)),
+    "set": lambda reader, *items: frozenset(map(reader.read, items)),
     "slice": lambda reader, *parts: slice(*map(reader.read, parts)),
     "range": lambda _, *parts: range(*parts),
     "torch": _of_torch,
@@ -348,9 +380,9 @@ def location_read(data: Data) -> Location | None:
 
 
 def _default(obj: object) -> Data:
-    """The default of a ContextVar, which it is where nobody has set it, by content; None of what has no such thing."""
+    """The default of a ContextVar, which it is where nobody has set it, by content; of others the class."""
     if type(obj) is not ContextVar:
-        return None
+        return class_name(type(obj))
     try:
         return digest(Contents().shallow(Context().run(obj.get)))
     except LookupError:

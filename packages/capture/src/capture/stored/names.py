@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import types
 from collections.abc import Iterator
 from types import FunctionType, ModuleType
 
@@ -19,7 +20,7 @@ Name = tuple[str, str, int]
 # Functions of C often name another module than the one that they are found in.
 _HOMES = ("torch", "torch._C._VariableFunctions", "torch._C._nn", "torch._C", "torch.nn.functional", "builtins")
 
-_OF_CODE = (FunctionType, type, *OF_C)
+_OF_CODE = (FunctionType, type, functools._lru_cache_wrapper, *OF_C)
 _LIBRARIES = sys.stdlib_module_names - {"builtins", "__main__"} | {"capture", "torch"}
 
 
@@ -43,6 +44,8 @@ def name_of(obj: object) -> Name | None:
                 for number, found in enumerate(_found(module, text)):
                     if found is obj:
                         return module, text, number
+    if isinstance(obj, type) and home == "builtins":  # classes of C's that have a name in ``types`` alone
+        return next((("types", name, 0) for name, each in vars(types).items() if each is obj), None)
     if isinstance(obj, type) and issubclass(obj, ModuleType):
         of_class = (name for name, module in list(sys.modules.items()) if type(module) is obj)
         return next(((name, "", 1) for name in of_class), None)
@@ -56,6 +59,13 @@ def _of_its_module(obj: object) -> Name | None:
         return None
     held = ModuleType.__getattribute__(sys.modules[home], "__dict__")
     return next(((home, name, 0) for name, each in list(held.items()) if each is obj), None)
+
+
+def _of_a_table(obj: object, said: str) -> Name | None:
+    """The name of a dict of the standard library, or of torch, of which guards tell what is in it."""
+    module, _, path = said.rpartition(".")
+    is_one = type(obj) is dict and module.partition(".")[0] in _LIBRARIES and module in sys.modules
+    return (module, path, 0) if is_one and next(_found(module, path), None) is obj else None
 
 
 def named(name: Name) -> object:
@@ -132,17 +142,22 @@ class NamesWritten:
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
+        self.whole: frozenset[int] = frozenset()
+        """The identities of tables that were looked at as a whole, of which no guard tells what is in them."""
         self._places: dict[int, int] = {}
         self.objects: list[object] = []
         self.classes: dict[type, None] = {}
         """In which functions are looked for that are known by no name of their own."""
         self.rows: list[list[object]] = []
 
-    def place(self, obj: object) -> int | None:
-        """The place of an object in the table; None if no name leads to it."""
+    def place(self, obj: object, said: str = "") -> int | None:
+        """The place of an object in the table; None if no name leads to it.
+
+        ``said`` is what a path calls it, which may be its name.
+        """
         known = self._places.get(id(obj))
         if known is None:
-            name = name_of(obj) or self._member(obj)
+            name = name_of(obj) or self._member(obj) or (None if id(obj) in self.whole else _of_a_table(obj, said))
             if name is None:
                 return None
             known = self._places[id(obj)] = len(self.rows)

@@ -9,7 +9,6 @@ Must not know how a version is written.
 from __future__ import annotations
 
 import builtins
-import dis
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -32,10 +31,9 @@ _OF_THE_PROCESS = frozenset(
 _SAME_ANYWHERE = frozenset(
     ("exc_info", "intern", "maxsize", "version_info", "platform", "byteorder", "float_info", "int_info", "path")
     + ("fspath", "PathLike", "getrefcount", "modules", "_getframe")
+    + ("environ", "getenv")  # what is read of them is guarded
 )
-_BY_ADDRESS = frozenset({"id", "hash"})
-_ORDERLESS = frozenset({"set", "frozenset", "union", "intersection", "difference", "symmetric_difference"})
-_OF_VIEWS = frozenset({"&", "|", "-", "^"})
+_BY_ADDRESS = frozenset({"id", "hash", "__hash__"})
 
 
 def reached(entered: Iterable[Entered], root: CodeType, found: Iterable[CodeType], names: NamesWritten) -> list[int]:
@@ -45,10 +43,11 @@ def reached(entered: Iterable[Entered], root: CodeType, found: Iterable[CodeType
     """
     inner = _with_inner([*found, root])
     places: list[int] = []
-    _refuse_what_varies(root, of_program=True)
+    _refuse_addresses(root)
     for code, function in entered:
         of_library = function is not None and _is_of_library(function)
-        _refuse_what_varies(code, of_program=not of_library)
+        if not of_library:
+            _refuse_addresses(code)
         place = None if function is None else names.place(function)
         if place is not None:
             inner |= _with_inner([code])
@@ -195,21 +194,7 @@ def _with_inner(codes: Iterable[CodeType]) -> set[int]:
     return found
 
 
-def _refuse_what_varies(code: CodeType, *, of_program: bool) -> None:
-    """Raises for code whose answer is another one in each process: by addresses, or by the order of sets."""
-    names = set(code.co_names)
-    if of_program and names & _BY_ADDRESS:
+def _refuse_addresses(code: CodeType) -> None:
+    """Raises for code of the program that may ask for what is another one in each process."""
+    if _BY_ADDRESS.intersection(code.co_names):
         raise NotStored(f"`{code.co_qualname}` asks for an address or a hash, which are other ones in each process")
-    if names & _ORDERLESS and of_program:
-        raise NotStored(f"`{code.co_qualname}` makes a set, whose order is another one in each process")
-    # A set of constants may be asked what is in it, but not gone through.
-    before = None
-    for instruction in dis.get_instructions(code):
-        if of_program and instruction.opname in ("BUILD_SET", "SET_ADD", "SET_UPDATE"):
-            raise NotStored(f"`{code.co_qualname}` makes a set, whose order is another one in each process")
-        if instruction.opname == "BINARY_OP" and instruction.argrepr in _OF_VIEWS and names & {"keys", "items"}:
-            raise NotStored(f"`{code.co_qualname}` may make a set of keys, whose order is another one in each process")
-        if before is not None and instruction.opname not in ("CONTAINS_OP", "COPY", "SWAP"):
-            raise NotStored(f"`{code.co_qualname}` goes through a set, whose order is another one in each process")
-        is_set = instruction.opname == "LOAD_CONST" and isinstance(instruction.argval, frozenset)
-        before = instruction if is_set else None

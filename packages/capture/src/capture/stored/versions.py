@@ -36,6 +36,7 @@ from capture.stored.contents import Contents, NotStored
 from capture.stored.data import Data, DataReader, DataWriter
 from capture.stored.names import names_read
 from capture.stored.reach import Entered, reach, reached
+from capture.values.asked import Asked
 from capture.writing.commit import tell_loss
 from capture.writing.restart import Failures, left_to_cpython
 from capture.writing.results import Expected
@@ -60,6 +61,10 @@ class Made:
     """The sources that it relies on and that its own effects change."""
     once: bool = False
     """It ran as it was recorded, and was not compiled: the call that it fits is CPython's, wherever it comes."""
+    asked: tuple[Asked, ...] = ()
+    """The questions that were put to functions that remember their answers."""
+    tables: tuple[object, ...] = ()
+    """The dicts of libraries that were looked at as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
     # One table of names and sources for all parts: written last, when all have asked.
     data = DataWriter(contents)
     data.learn(made.guards, made.entered)
+    data.names.whole = frozenset(map(id, made.tables))
     guards = [data.guard(guard) for guard in made.guards]
     root = continuations.original(frame).code
     parts = made.parts
@@ -111,6 +117,7 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
         "changed": sorted(map(data.path, made.changed)),
         "once": made.once,
         "broke": None if made.broke is None else record_written(made.broke),
+        "asked": [[*map(data.write, (each.function, each.args, each.kwargs, each.answer))] for each in made.asked],
         # The functions are found by name, and named in the table: so the table of names comes last.
         "entered": reached(made.entered, root, data.found_on_paths, data.names),
     }
@@ -177,6 +184,7 @@ class Reading:
     def rest(self, around: Around) -> Taken:
         """The version, once its guards hold: the backend takes up its graph, and the code is made."""
         self.data.refuse_hidden()
+        self._ask_again()
         body, frame = self.body, self.inputs.function.__code__
         compiled = None if body["graph"] is None else _taken_up(around.backend, body["graph"])
         called = None if compiled is None else called_read(compiled, body["called"])
@@ -190,6 +198,12 @@ class Reading:
         changed = frozenset(self.data.paths[place] for place in body["changed"])
         places, ends = frozenset(body["places"]), (broke, body["breaks"])
         return Taken(code, self.guards, body["operators"], places, *ends, changed, body["once"])
+
+    def _ask_again(self) -> None:
+        for row in self.body["asked"]:
+            asked = Asked(*map(self.data.read, row))
+            if not asked.is_answered_alike():
+                raise NotStored(f"`{asked.function.__qualname__}` gives another answer than it did")
 
     def _where(self) -> Location:
         code = self.inputs.function.__code__

@@ -20,6 +20,7 @@ from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, ConstSource, DictSource, Inputs, KeySource, Source
 from capture.options import Options
 from capture.reasons import Kind, Reason
+from capture.values.asked import Asked
 
 _Read = TypeVar("_Read")
 
@@ -129,6 +130,12 @@ class Tracer(Protocol):
 
     def guard(self, source: Source | None, kind: GuardKind, *payload: Any, text: str = "") -> None:
         """Rely on a check."""
+
+    def varies(self, explanation: str) -> None:
+        """Notes that what is evaluated is another thing in each process: the version is of this one alone."""
+
+    def asked_once(self, asked: Asked) -> None:
+        """Notes a question whose answer is what every later call gets."""
 
     def rely_on_member(self, cls: type, name: str) -> None:
         """Rely on what instances of a class, or those derived from it, find by a name that is no special one."""

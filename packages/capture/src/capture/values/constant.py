@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from capture.guards.sources import Source
+from capture.guards.sources import ConstSource, Source
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, own_attribute, type_name
 from capture.values.own_methods import own_method
+from capture.values.set_orders import UNKNOWN, rely_on_order
 
 
 class ConstantValue(Value):
@@ -17,6 +18,8 @@ class ConstantValue(Value):
     def __init__(self, value: Any, source: Source | None = None) -> None:
         self.value = value
         self.source = source
+        self.is_in_order = False
+        """True if the order of a frozenset is relied on already."""
 
     def python_type(self) -> type:
         return type(self.value)
@@ -41,9 +44,20 @@ class ConstantValue(Value):
         return found if found is not None else super().attribute(ctx, name)
 
     def elements(self, ctx: Tracer) -> list[Value]:
+        self.rely_on_order(ctx)
         if isinstance(self.value, (str, bytes, range, frozenset)):
             return [ctx.literal(item) for item in self.value]
         return ctx.throw(TypeError, f"'{type_name(type(self.value))}' object is not iterable")
+
+    def rely_on_order(self, ctx: Tracer) -> None:
+        """Notes that the order of a frozenset decides: one of the code's, or made here, is as CPython made it."""
+        if type(self.value) is not frozenset or len(self.value) < 2 or self.is_in_order:
+            return
+        self.is_in_order = True
+        if self.source is None or isinstance(self.source, ConstSource):
+            ctx.varies(UNKNOWN)
+        else:
+            rely_on_order(ctx, (self.source, tuple(self.value)))
 
     def __repr__(self) -> str:
         return f"<constant {self.value!r}>"

@@ -12,6 +12,7 @@ import torch
 from capture.guards.sources import Source
 from capture.reasons import Kind
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, or_else_asked, own_attribute, realize, settled
+from capture.values.set_orders import UNKNOWN, Order, rely_on_order
 
 
 class SequenceValue(Value):
@@ -185,21 +186,36 @@ class SliceValue(Value):
 class SetValue(Value):
     """A set of hashable values; equal keys are one entry, as in Python."""
 
-    def __init__(self, keys: Iterable[Any], source: Source | None = None, cls: type = set) -> None:
+    def __init__(
+        self, keys: Iterable[Any], source: Source | None = None, cls: type = set, orders: Iterable[Order] = ()
+    ) -> None:
         self.entries: dict[object, Value] = {}
         for key, item in keys:
             self.entries.setdefault(key, item)  # of equal items (1 and True) the first stays, as in C
         self.source = source
         self.cls = cls
+        self.orders = tuple(orders)
+        """The sets on paths whose orders decided in which one the entries came."""
 
     def python_type(self) -> type:
         return self.cls
 
     def elements(self, ctx: Tracer) -> list[Value]:
         """The elements in the order of a set of these keys; that of objects is anyone's guess in Python, too."""
+        if len(self.entries) > 1:
+            self._rely_on_order(ctx)
         if self.source is not None:  # they came in the order of the real set
             return list(self.entries.values())
         return [self.entries[key] for key in self.cls(list(self.entries))]
+
+    def _rely_on_order(self, ctx: Tracer) -> None:
+        if self.source is not None and self in ctx.effects.changed():
+            ctx.stop(Kind.ITERATION, "a set is gone through whose items came or went")  # to where, only CPython knows
+        for order in self.orders:
+            rely_on_order(ctx, order)
+        self.orders = ()
+        if self.source is None:
+            ctx.varies(UNKNOWN)
 
     def truth(self, ctx: Tracer) -> bool:
         return bool(self.entries)

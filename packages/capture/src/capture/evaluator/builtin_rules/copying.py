@@ -105,7 +105,7 @@ def _fill(made: Value, value: Value, item: Any) -> None:
         made.entries = {hashed: (key, item(held)) for hashed, (key, held) in value.entries.items()}
         made.attributes = made.assigned = {name: item(held) for name, held in value.attributes.items()}
     elif isinstance(made, SetValue) and isinstance(value, SetValue):
-        made.entries = dict(value.entries)
+        made.entries, made.orders = dict(value.entries), value.orders
 
 
 def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | None) -> Value:

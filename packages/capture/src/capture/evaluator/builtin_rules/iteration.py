@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from capture.evaluator.builtin_rules.equality import keys_like_a_set
 from capture.evaluator.builtin_rules.formulas import computed, is_known_before, named
 from capture.evaluator.builtin_rules.indexing import has_index, index_of
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
@@ -408,7 +409,9 @@ rule(max)(_extreme(max, operator.gt))
 
 @rule(sorted, kinds=(None,))
 def make_sorted(ctx: Tracer, iterable: Value, *, key: Value = NONE, reverse: Value | None = None) -> Value:
-    values = [realize(ctx, value) for value in iterate(ctx, iterable).rest(ctx)]
+    values = _of_one_order(ctx, iterable) if is_none(key) else None
+    if values is None:
+        values = [realize(ctx, value) for value in iterate(ctx, iterable).rest(ctx)]
     measures = [value if is_none(key) else ctx.call(key, [value]) for value in values]
 
     def compare(a: int, b: int) -> int:
@@ -423,6 +426,16 @@ def make_sorted(ctx: Tracer, iterable: Value, *, key: Value = NONE, reverse: Val
         reverse=reverse is not None and reverse.truth(ctx),
     )
     return ListValue([values[i] for i in order])
+
+
+def _of_one_order(ctx: Tracer, iterable: Value) -> list[Value] | None:
+    """The items of a set that have one order by themselves, whichever they came in: texts alone, or whole numbers."""
+    iterable = realize(ctx, iterable)
+    known = keys_like_a_set(ctx, iterable) if isinstance(iterable, (SetValue, ConstantValue)) else None
+    if known is None:
+        return None
+    kinds = {type(key) for key in known}
+    return list(known.values()) if len(kinds) == 1 and kinds <= {str, int, bytes} else None
 
 
 @rule(functools.reduce, kinds=(None, None))

@@ -17,6 +17,7 @@ from capture.guards.kinds import GuardKind
 from capture.guards.sources import ConstSource
 from capture.reasons import Kind
 from capture.signals import let_through
+from capture.values.asked import Asked
 from capture.values.base import NotConstant, Tracer, Value, realize, trusted
 from capture.values.module import ModuleValue
 from capture.values.user_object import UserObject
@@ -41,6 +42,7 @@ def memoised(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mappi
     except Exception as error:  # noqa: BLE001 - whatever the function raises, the user's program raises
         let_through(error)
         ctx.throw(type(error), *error.args)
+    ctx.asked_once(Asked(function, tuple(operands), tuple(options.items()), answer))
     if type(answer) in _MUTABLE:  # one object, however often it is asked for
         return ctx.known(answer) or ctx.wrap(answer, ConstSource(answer, f"{function.__qualname__}(...)"))
     return ctx.literal(answer)

@@ -154,9 +154,11 @@ def identity(ctx: Tracer, value: Value) -> Value:
     # The number is a constant of the graph's version, good as long as the very object is there.
     if isinstance(value, UserObject) and value.obj is not None and value.source is not None:
         ctx.guard(value.source, GuardKind.IS, value.obj)
+        ctx.varies("it asks for an address, which is another one in each process")
         return ConstantValue(id(value.obj))
     # Relied on by identity already.
     if isinstance(value, (FunctionValue, ClassValue)) and value.identity() is not value:
+        ctx.varies("it asks for an address, which is another one in each process")
         return ConstantValue(id(value.identity()))
     return ctx.stop(Kind.IDENTITY, "`id()` of an object is read", "compare objects with `is`")
 

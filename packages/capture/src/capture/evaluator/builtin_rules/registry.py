@@ -14,8 +14,9 @@ from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize
 from capture.values.classes import ClassValue, rely_on_names
-from capture.values.constant import differs_from_itself
+from capture.values.constant import ConstantValue, differs_from_itself
 from capture.values.own_methods import asked_method
+from capture.values.set_orders import UNKNOWN, holds_a_set
 
 Kinds = tuple[Any, ...]
 Rule = Callable[Concatenate[World, ...], Value]
@@ -68,6 +69,7 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
     except Exception as error:  # noqa: BLE001 - whatever a pure function raises on these operands, it raises in eager too
         let_through(error)
         ctx.throw(type(error), *error.args)
+    _note_what_varies(ctx, function, args, operands, result)
     if isinstance(result, str):  # the text of a class is what it is called
         for arg in args:
             if isinstance(arg, ClassValue):
@@ -77,6 +79,29 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
     return next(same, None) or ctx.literal(result)
 
 
+def _note_what_varies(
+    ctx: Tracer, function: object, args: Sequence[Value], operands: Sequence[object], result: object
+) -> None:
+    """Notes where the answer hangs on hashes, or on the order of a set."""
+    if getattr(function, "__name__", "") in ("hash", "__hash__"):
+        ctx.varies("it asks for a hash, which is another one in each process")
+    if not any(map(holds_a_set, operands)):
+        return
+    # A set of what sets hold has an order that follows from theirs.
+    if type(result) is frozenset:
+        for arg in args:
+            if isinstance(arg, ConstantValue) and arg.source is not None:
+                arg.rely_on_order(ctx)
+    elif not hashable_in(function, _ASK_NO_ORDER):
+        ctx.varies(UNKNOWN)
+
+
+_ASK_NO_ORDER: set[object] = {
+    *(operator.contains, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
+    *(operator.is_, operator.is_not, operator.not_, operator.truth, operator.getitem),
+    *(len, bool, isinstance, type, frozenset.issubset, frozenset.issuperset, frozenset.isdisjoint),
+    *(frozenset.__contains__, frozenset.__eq__, frozenset.__ne__, frozenset.__len__),
+}
 _COMPARE_ITEMS: set[object] = {operator.eq, operator.ne, operator.contains, operator.countOf, operator.indexOf}
 
 

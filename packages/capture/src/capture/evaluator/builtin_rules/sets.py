@@ -15,6 +15,7 @@ from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.iterating import iterate
 from capture.values.mapping import DictView, ObjectKey, key_of
 from capture.values.sequence import SetValue
+from capture.values.set_orders import Order, rely_on_order
 
 _Keys = dict[Any, Value]
 _LIKE_SETS = (SetValue, DictView, ConstantValue)
@@ -24,8 +25,8 @@ _PAIRS = ((SetValue, _LIKE_SETS), (DictView, _LIKE_SETS), (ConstantValue, (SetVa
 
 
 def _union(left: _Keys, right: _Keys) -> _Keys:
-    # Of equal items the left one stays, as in C; a dict keeps the value that it is given last.
-    return {**right, **left}
+    # Of equal items the left one stays, as in C.
+    return {**left, **_difference(right, left)}
 
 
 def _intersection(left: _Keys, right: _Keys) -> _Keys:
@@ -40,6 +41,17 @@ def _difference(left: _Keys, right: _Keys) -> _Keys:
 
 def _symmetric_difference(left: _Keys, right: _Keys) -> _Keys:
     return {**_difference(left, right), **_difference(right, left)}
+
+
+def orders_of(*values: Value) -> tuple[Order, ...]:
+    """The orders from which follows the one of a set that is made of these."""
+    found: dict[Order, None] = {}
+    for value in values:
+        if isinstance(value, SetValue):
+            found.update(dict.fromkeys(value.orders))
+        elif isinstance(value, ConstantValue) and type(value.value) is frozenset and value.source is not None:
+            found[value.source, tuple(value.value)] = None
+    return tuple(found)
 
 
 def _both(ctx: Tracer, function: Any, left: Value, right: Value) -> tuple[_Keys, _Keys]:
@@ -57,7 +69,8 @@ def _set_operator(function: object, in_place: object, combine: Callable[[_Keys, 
     def apply(ctx: Tracer, left: Value, right: Value) -> Value:
         # The left operand says which kind it is, so `frozenset | set` is a frozenset; the keys of a dict give a set.
         cls = frozenset if left.python_type() is frozenset else set
-        return SetValue(combine(*_both(ctx, function, left, right)).items(), cls=cls)
+        entries = combine(*_both(ctx, function, left, right))
+        return SetValue(entries.items(), cls=cls, orders=orders_of(left, right))
 
     def change(ctx: Tracer, left: SetValue, right: Value) -> Value:
         """The operator in place."""
@@ -67,7 +80,7 @@ def _set_operator(function: object, in_place: object, combine: Callable[[_Keys, 
         # Ahead of ``changed``: where the other operand breaks the graph, nothing has happened to this one.
         combined = combine(*_both(ctx, function, left, right))
         ctx.changed(left)
-        left.entries = combined
+        left.entries, left.orders = combined, orders_of(left, right)
         return left
 
     for kinds in _PAIRS:
@@ -109,6 +122,10 @@ def add(ctx: Tracer, items: SetValue, item: Value) -> Value:
 @rule(set.update, kinds=(SetValue,))
 def update_set(ctx: World, items: SetValue, *others: Value) -> Value:
     for other in others:
+        if (known := keys_like_a_set(ctx, other := realize(ctx, other))) is not None:  # without a look at its order
+            ctx.changed(items)
+            items.entries, items.orders = _union(items.entries, known), orders_of(items, other)
+            continue
         # Step by step: what a generator does between its items is done between the additions.
         iterator = iterate(ctx, other)
         while (item := iterator.step(ctx)) is not None:
@@ -156,7 +173,7 @@ def remove_from_set(ctx: World, items: SetValue, item: Value) -> Value:
 
 @rule(set.copy, kinds=(SetValue,))
 def copy_set(ctx: Tracer, items: SetValue) -> Value:
-    return SetValue(items.entries.items())
+    return SetValue(items.entries.items(), orders=items.orders)
 
 
 @rule(set)
@@ -169,7 +186,7 @@ def make_set(ctx: World, iterable: Value | None = None) -> Value:
 
 @rule(set.union, kinds=(SetValue,))
 def set_union(ctx: World, items: SetValue, *others: Value) -> Value:
-    made = SetValue(items.entries.items())
+    made = SetValue(items.entries.items(), orders=items.orders)
     update_set(ctx, made, *others)
     return made
 
@@ -178,7 +195,10 @@ def set_union(ctx: World, items: SetValue, *others: Value) -> Value:
 def make_frozenset(ctx: Tracer, iterable: Value | None = None) -> Value:
     if isinstance(iterable, ConstantValue) and type(iterable.value) is frozenset:
         return iterable
-    items = [] if iterable is None else iterate(ctx, iterable).rest(ctx)
+    known = None if iterable is None else keys_like_a_set(ctx, iterable := realize(ctx, iterable))
+    items = [*known.values()] if known is not None else _items_of(ctx, iterable)
+    for order in () if iterable is None else orders_of(iterable):
+        rely_on_order(ctx, order)
     try:
         # One constant, where it can be one: it hashes, is a key and is folded like any other.
         return ConstantValue(frozenset(constant_of(ctx, item) for item in items))
@@ -186,8 +206,15 @@ def make_frozenset(ctx: Tracer, iterable: Value | None = None) -> Value:
         return SetValue(((key_of(ctx, item), item) for item in items), cls=frozenset)
 
 
+def _items_of(ctx: Tracer, iterable: Value | None) -> list[Value]:
+    return [] if iterable is None else iterate(ctx, iterable).rest(ctx)
+
+
 def _keys_of(ctx: Tracer, iterable: Value) -> _Keys:
     # Methods take any iterable where operators insist on sets.
+    iterable = realize(ctx, iterable)
+    if isinstance(iterable, (SetValue, ConstantValue)) and (known := keys_like_a_set(ctx, iterable)) is not None:
+        return known
     return {key_of(ctx, item): item for item in iterate(ctx, iterable).rest(ctx)}
 
 
@@ -220,12 +247,12 @@ def _combining(combine: Callable[[_Keys, _Keys], _Keys]) -> tuple[Any, Any]:
         entries = items.entries
         for other in others:
             entries = combine(entries, _keys_of(ctx, other))
-        return SetValue(entries.items(), cls=items.cls)
+        return SetValue(entries.items(), cls=items.cls, orders=orders_of(items, *others))
 
     def updated(ctx: Tracer, items: SetValue, *others: Value) -> Value:
         combined = made(ctx, items, *others)
         ctx.changed(items)
-        items.entries = combined.entries  # type: ignore[attr-defined]
+        items.entries, items.orders = combined.entries, combined.orders  # type: ignore[attr-defined]
         return NONE
 
     return made, updated

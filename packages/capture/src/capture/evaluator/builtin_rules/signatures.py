@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from types import CellType, FunctionType, MethodType
+from types import CellType, FunctionType
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.guards.kinds import GuardKind
-from capture.guards.sources import AttrSource, DictSource, KeySource
+from capture.guards.sources import AttrSource, DictSource, KeySource, SignatureSource
 from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, trusted
 from capture.values.classes import ClassValue
@@ -18,11 +18,12 @@ from capture.values.user_object import UserObject
 
 @rule(inspect.signature, kinds=((FunctionValue, BoundMethod, BuiltinValue, ClassValue, UserObject),))
 def signature(ctx: Tracer, function: Value) -> Value:
-    real = _existing(ctx, function)
+    is_bound, real = isinstance(function, BoundMethod), _existing(ctx, function)
     if real is None:
         ctx.stop(Kind.SIGNATURE, f"the signature of {function.describe()} is asked for")
     try:
-        return ctx.literal(inspect.signature(real))
+        source = SignatureSource(real, bound=is_bound)
+        return ctx.wrap(source.obj, source)
     except (TypeError, ValueError) as error:
         return ctx.throw(type(error), *error.args)
 
@@ -32,10 +33,8 @@ def _existing(ctx: Tracer, value: Value) -> Any:
     if isinstance(value, FunctionValue):
         _rely_on_parts(ctx, value)
         return value.function or _like(ctx, value)
-    # The receiver only takes the first parameter away, so that any object will do.
     if isinstance(value, BoundMethod):
-        function = _existing(ctx, value.function)
-        return None if function is None else MethodType(function, object())
+        return None if isinstance(value.function, BoundMethod) else _existing(ctx, value.function)
     if isinstance(value, (BuiltinValue, ClassValue)):
         return value.identity() if getattr(value, "receiver", None) is None else None
     return value.obj if isinstance(value, UserObject) else None

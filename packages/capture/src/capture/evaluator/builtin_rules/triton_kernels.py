@@ -82,6 +82,7 @@ class _Evaluator:
         if value.source is None or value.overlay:
             raise Refused(f"it is given {value.describe()}")
         self.ctx.guard(value.source, GuardKind.IS, value.obj)
+        self.ctx.varies(f"a kernel is given {value.describe()}")
         return value.obj
 
     def item(self, constant: Any) -> Value:
