@@ -384,7 +384,7 @@ ANY = """
     capture.evaluator 145, capture.guards 36, capture.operators 62, capture.recording 59, capture.stored 11,
     capture.values 70, capture.writing 15,
     compile_api 242, compile_api.commands 4, compile_api.importing 33, compile_api.runtimes 51, cudagraphs 87,
-    inductor 116, inductor.codegen 9, inductor.lowerings 128, inductor.rewrites 14, inductor.runtime 4,
+    inductor 123, inductor.codegen 9, inductor.lowerings 127, inductor.rewrites 7, inductor.runtime 4,
     inductor.schedule 3, inductor.stored 21,
 """
 """How often each room says ``Any``, which switches the checks of types off: to become less."""

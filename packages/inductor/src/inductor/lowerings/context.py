@@ -154,7 +154,7 @@ class Context:
         base = self.buffers[tensor.base]
         strides, offset = layout
         same = offset == ZERO and base.sizes == tensor.sizes and same_strides(tensor.sizes, strides, base.strides)
-        if node is not None and len(strides) in _OF_IMAGES and ONE in tensor.sizes:
+        if node is not None and len(strides) in OF_IMAGES and ONE in tensor.sizes:
             strides = self._as_traced(node, tensor, strides)
             same = same and strides == base.strides
         return Ref(base.name) if same else Ref(self.window(base.name, tensor, strides, offset))
@@ -356,7 +356,7 @@ def _is_transposed(buffer: Buffer) -> bool:
     return len(buffer.sizes) >= 2 and buffer.strides[-2] == ONE != buffer.strides[-1] and ONE not in buffer.sizes[-2:]
 
 
-_OF_IMAGES = (3, 4, 5)  # dimensions, of sequences, of images and of volumes
+OF_IMAGES = (3, 4, 5)  # dimensions, of sequences, of images and of volumes
 
 
 def _by_its_own_axes(nest: Nest) -> Nest:

@@ -18,7 +18,7 @@ from inductor.deps import gives_views
 from inductor.errors import UnsupportedGraph
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.ir.program import Buffer, Ref
-from inductor.lowerings.context import Context, same_strides
+from inductor.lowerings.context import OF_IMAGES, Context, same_strides
 from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import LIBRARY
 from inductor.lowerings.sizes import contiguous_strides
@@ -56,7 +56,7 @@ def call_operator(
     return _emit(ctx, target, args, kwargs, node.meta.get("val"), reason, unimplemented)
 
 
-def _as_eager_lays(ctx: Context, node: Node, operands: tuple[object, object]) -> Any:
+def _as_eager_lays(ctx: Context, node: Node, operands: tuple[object, object]) -> tuple[object, object]:
     """The operands, of which those that lie otherwise than eager's are brought into memory that lies so: kernels of
     torch's may need that, draw numbers in that order, and lay their results out by it."""
     leaves, structure = pytree.tree_flatten(operands)
@@ -65,7 +65,9 @@ def _as_eager_lays(ctx: Context, node: Node, operands: tuple[object, object]) ->
         return operands
     # What was decided to have its channels innermost is made of what has them so.
     turned = any(CHANNELS_INNERMOST in result.meta for result in _results(node))
-    return pytree.tree_unflatten([_laid(ctx, *pair, turned) for pair in zip(leaves, given, strict=True)], structure)
+    laid = [_laid(ctx, *pair, turned) for pair in zip(leaves, given, strict=True)]
+    result: tuple[object, object] = pytree.tree_unflatten(laid, structure)
+    return result
 
 
 def _results(node: Node) -> list[Node]:
@@ -86,12 +88,12 @@ def _laid(ctx: Context, value: object, source: object, as_told: bool) -> object:
         return value
     if not same_strides(value.sizes, layout[0], wanted):
         return ctx.realize(replace(value, base=None), wanted, gaps=True)
+    if value.base is None or ONE not in value.sizes or len(wanted) not in OF_IMAGES:
+        return value
     # By the strides of dimensions of one element, too, the library tells how an image lies.
     ref = ctx.ref(value)
     made = ctx.views[ref.name].buffer if ref.name in ctx.views else ctx.buffers[ref.name]
-    if made.strides == wanted or ONE not in value.sizes or value.base is None:
-        return ref
-    return Ref(ctx.window(value.base, value, wanted, layout[1]))
+    return ref if made.strides == wanted else Ref(ctx.window(value.base, value, wanted, layout[1]))
 
 
 def _emit(
