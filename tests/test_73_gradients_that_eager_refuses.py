@@ -58,3 +58,21 @@ def test_a_loss_of_eigenvalues_is_compiled(backend):
         outcome(f, SQUARE), outcome(lambda a: torch.linalg.eig(a)[0].real.square().sum(), SQUARE)
     )
     assert not compile_api.report(f).refused
+
+
+@pytest.mark.parametrize("written", ["running_mean", "running_var", "weight", "image", None])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_what_batch_norm_by_fixed_statistics_saved_is_not_to_be_written(backend, written):
+    norm = torch.nn.BatchNorm2d(3).eval()
+
+    def program(a):
+        image = a.expand(2, 3, 3, 3) * 2
+        normalised = norm(image)
+        if written is not None:
+            image.detach().mul_(2) if written == "image" else getattr(norm, written).detach().mul_(2)
+        return normalised.square().sum()
+
+    expected = outcome(program, SQUARE)
+    norm = torch.nn.BatchNorm2d(3).eval()  # errors tell how often a tensor was written to
+    found = outcome(compile_api.compile(program, backend=backend), SQUARE)
+    assert found == expected if written else torch.allclose(found, expected)

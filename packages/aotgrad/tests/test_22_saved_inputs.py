@@ -40,6 +40,11 @@ def a_part(x, w):
     return x[1:] * w[1:]
 
 
+def fixed(x, w):
+    x.mul_(2)
+    return F.batch_norm((w * 2).view(2, 2), x[:2], x[2:] + 1) * x[0], x + 1
+
+
 PROGRAMS = {
     "read": lambda x, w: x * w,
     "not saved": lambda x, w: x.exp() * w,
@@ -53,6 +58,8 @@ PROGRAMS = {
     "of two results": lambda x, w: (x * w, w + 1),
     "results of results": lambda x, w: (y := x.mul_(3) * w, y * x),
     "statistics": lambda x, w: F.batch_norm((w * 2).view(2, 2), x[:2], x[2:], training=True),
+    "fixed statistics": lambda x, w: F.batch_norm((w * 2).view(2, 2), x[:2], x[2:] + 1),
+    "fixed statistics, changed twice": fixed,
     "looked up": lambda x, w: F.embedding(x.long(), w.view(2, 2)),
 }
 WRITES = {

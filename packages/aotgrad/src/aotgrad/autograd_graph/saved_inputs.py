@@ -8,7 +8,7 @@ Must not know: graphs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,12 @@ from torch.autograd.function import BackwardCFunction
 
 from aotgrad.state import STATE
 from aotgrad.tensors.symbols import size_hint
-from aotgrad.torch_versions import unsafe_set_version_counter, version_of
+from aotgrad.torch_versions import DisableTorchDispatch, unsafe_set_version_counter, version_of
 
 _APART = 16
 """The writes to one input that a program may make, as a power of two."""
+_BESIDE = "aotgrad: saved beside"
+"""The key in a node's metadata under which ``save_beside`` leaves what it saves."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,6 +73,9 @@ def _saved(node: object) -> Iterable[torch.Tensor]:
         return ()
     found: list[Any] = []
     kind: Any = type(node)
+    if (holder := saved_beside(node)) is not None:
+        with suppress(RuntimeError):  # as below
+            found += holder.saved_tensors
     for name in saved_names(kind):
         try:
             raw = getattr(node, f"_raw{name}")
@@ -108,6 +113,27 @@ def refuse_written(ctx: object, group: int) -> None:
     noted = getattr(ctx, "noted", None)
     if noted and group in noted:
         noted[group].grad_fn.saved_tensors  # noqa: B018 - asking compares their versions
+
+
+def save_beside(result: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
+    """Saves tensors for the backward of a result, as eager's operator does in whose place the result was computed
+    otherwise: backward is refused where one was written to since."""
+    node: Any = result.grad_fn
+    if node is None:
+        return
+    with DisableTorchDispatch():  # nothing of this belongs to a graph
+        holder: Any = keep(tensors).grad_fn
+    node.metadata[_BESIDE] = holder
+
+    def compare_versions(_: torch.Tensor) -> None:
+        holder.saved_tensors  # noqa: B018 - asking compares
+
+    result.register_hook(compare_versions)
+
+
+def saved_beside(node: Any) -> Any:
+    """The node that holds what was saved beside another one; None where nothing was."""
+    return node.metadata.get(_BESIDE)
 
 
 def keep(tensors: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch.autograd.function import BackwardCFunction
 
 from aotgrad.autograd_graph.result_levels import passed
-from aotgrad.autograd_graph.saved_inputs import SavedInput, inputs_saved, saved_names
+from aotgrad.autograd_graph.saved_inputs import SavedInput, inputs_saved, saved_beside, saved_names
 from aotgrad.torch_versions import is_checkpoint_valid
 
 
@@ -61,7 +61,7 @@ def _holds(node: object) -> bool:
         except RuntimeError:  # the program's own backward has freed it: a read is refused while backward is traced
             return False
     kind: Any = type(node)
-    return kind.__name__ == "CopySlices" or bool(saved_names(kind))
+    return kind.__name__ == "CopySlices" or bool(saved_names(kind)) or saved_beside(node) is not None
 
 
 def refuse_second_time() -> None:

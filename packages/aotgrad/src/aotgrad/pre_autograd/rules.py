@@ -23,6 +23,7 @@ from aotgrad.pre_autograd.drawn_slopes import sloped
 from aotgrad.pre_autograd.eigenvector_gradients import eigenvectors
 from aotgrad.pre_autograd.expanded_views import plainly
 from aotgrad.pre_autograd.extremum_gradients import extreme
+from aotgrad.pre_autograd.fixed_statistics import with_fixed_statistics
 from aotgrad.pre_autograd.inner_gradients import refuse_gradients_from_outside
 from aotgrad.pre_autograd.mismatched_operands import refuse_misfits
 from aotgrad.pre_autograd.new_layouts import NEW_LAYOUT, NewLayouts
@@ -34,7 +35,6 @@ from aotgrad.recording.histories import Histories
 from aotgrad.recording.memory_order import (
     has_gaps,
     has_known_layout,
-    lies_as_normalized,
     lies_in_order,
     refuse_normal,
     symbolic_out_of_order,
@@ -483,7 +483,7 @@ def batch_norm(
         raise FailsOnFakes("batch norm by what is no vector", "run it eagerly: the result or the error is its own")
     plain = input.dim() >= 2 and _fit(input, (weight, bias, mean, var))
     if plain and not training and mean is not None and torch.is_grad_enabled():
-        return _with_fixed_statistics(input, weight, bias, mean, var, eps)
+        return with_fixed_statistics(input, weight, bias, mean, var, eps)
     if not training or mean is None or input.dim() < 2:
         return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
     normalised: torch.Tensor = native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)[0]
@@ -494,24 +494,6 @@ def _fit(input: torch.Tensor, others: Sequence[Any]) -> bool:
     """True if torch's kernels take these dtypes beside one another: one for all, or halves beside single precision."""
     types = {given.dtype for given in others if given is not None}
     return types <= {input.dtype} or (types == {torch.float32} and input.dtype in (torch.float16, torch.bfloat16))
-
-
-def _with_fixed_statistics(
-    input: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, var: torch.Tensor, eps: float
-) -> torch.Tensor:
-    """Batch norm by fixed statistics as pointwise arithmetic: torch's kernels keep values for backward that differ
-    between devices and are not needed."""
-    dtype = torch.promote_types(input.dtype, torch.float32)
-    per_channel = (1, -1, *[1] * (input.dim() - 2))
-    scale = torch.rsqrt(var.to(dtype) + eps)
-    normalised = (input.to(dtype) - mean.to(dtype).view(per_channel)) * scale.view(per_channel)
-    if weight is not None:
-        normalised = normalised * weight.to(dtype).view(per_channel)
-    shift = 0.0 if bias is None else bias.to(dtype).view(per_channel)  # torch's kernels add a zero: none is negative
-    if isinstance(shift, torch.Tensor) and shift.requires_grad:
-        # Of a single row nothing is summed: an expanded gradient would arrive at the bias as it is.
-        shift.register_hook(torch.Tensor.contiguous)
-    return lies_as_normalized((normalised + shift).to(input.dtype), input)
 
 
 @early(nnf.batch_norm)
