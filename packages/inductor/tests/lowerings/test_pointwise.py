@@ -188,3 +188,17 @@ def test_every_row_of_the_table_is_an_operator():
 
 def test_hardtanh_of_integers_stays_integer():
     check(lambda x: F.hardtanh(x, -2, 3), torch.arange(-5, 5))
+
+
+@pytest.mark.parametrize("operator", [torch.floor_divide, torch.remainder, torch.fmod])
+@pytest.mark.parametrize(("dtype", "number"), [(torch.uint8, 256), (torch.int8, 2**31), (torch.int16, 65535), (torch.int32, 2**32)])
+def test_divisors_that_are_zero_in_the_operands_type(dtype, number, operator):
+    x = torch.arange(3).to(dtype)
+    compiled = inductor.compile(make_fx(lambda x: operator(x, number))(torch.ones(3, dtype=torch.int64)), [x])
+    try:
+        expected = operator(x, number)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=str(error)):
+            compiled(x)
+    else:
+        assert torch.equal(compiled(x)[0], expected)

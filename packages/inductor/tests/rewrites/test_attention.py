@@ -196,6 +196,36 @@ def test_an_attention_that_reads_what_is_within_one(name):
     check(WITHIN[name], *R(3, 2, 3, 16, 16), atol=1e-5, rtol=1e-5)
 
 
+NARROWED = {
+    "halves": lambda q, k, v: (q @ k.mT * 3e4).half().softmax(-1).float() @ v,
+    "halves for a while": lambda q, k, v: (q @ k.mT * 3e4).half().float().softmax(-1) @ v,
+    "few digits": lambda q, k, v: (q @ k.mT * 200).bfloat16().softmax(-1).float() @ v,
+    "other halves": lambda q, k, v: (
+        (q.bfloat16() @ k.bfloat16().mT * 3e4).half().float().softmax(-1).bfloat16() @ v.bfloat16()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NARROWED)
+def test_scores_that_are_rounded_on_their_way(name):
+    check(NARROWED[name], *QKV, atol=2e-2, rtol=2e-2)
+
+
+@torch.library.custom_op("attention_of_tests::fill", mutates_args=("x",))
+def fill(x: torch.Tensor) -> None:
+    x.fill_(0.5)
+
+
+@pytest.mark.parametrize("written", range(4))
+def test_operands_that_are_written_to_between_the_products(written):
+    def function(q, k, v, mask):
+        scores = q @ k.mT + mask
+        fill((q, k, v, mask)[written])
+        return scores.softmax(-1) @ v
+
+    check(function, *QKV, R(7, 19), atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("keys", [1, 8, 15, 16, 17, 33])
 @pytest.mark.parametrize("where", [0, 1, 2])
 def test_what_is_no_number_is_none_in_the_result(where, keys):

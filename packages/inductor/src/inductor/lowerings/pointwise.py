@@ -345,7 +345,10 @@ def fmod(ctx: Context, x: Tensor, y: object) -> Tensor | Declined:
 
 def _may_divide_by_zero(x: Tensor, y: Any) -> bool:
     """Integers trap on zero, and the smallest one divided by -1 overflows; floats do neither."""
-    return category(promote((x, y))) < 2 and (not isinstance(y, int) or y in (0, -1))
+    dtype = promote((x, y))
+    # A number that the dtype does not hold is what is left of it there: 256 is zero among bytes.
+    there = 2 ** (8 * dtype.itemsize)
+    return category(dtype) < 2 and (not isinstance(y, int) or y % there in (0, there - 1))
 
 
 @lowering(aten.nextafter.default)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.fx import Graph, Node
 
-from inductor.rewrites.redundant import Redundant
+from inductor.rewrites.redundant import Redundant, writes_to_operands
 from inductor.torch_versions import aten
 
 VERY_NEGATIVE = -1e8
@@ -76,6 +76,8 @@ class Attention:
 def find_attention(graph: Graph, redundant: Redundant) -> Mapping[Node, Attention]:
     """Every attention that the graph writes out, by its last product."""
     found: dict[Node, Attention] = {}
+    places = {node: place for place, node in enumerate(graph.nodes)}
+    writes = [place for node, place in places.items() if writes_to_operands(node)]
     # A node that stands for others, or is one of them, has readers that its ``users`` do not show.
     shared = {*redundant.same, *redundant.same.values()}
     for node in graph.nodes:
@@ -86,7 +88,10 @@ def find_attention(graph: Graph, redundant: Redundant) -> Mapping[Node, Attentio
             own = {node, *attention.inside, *redundant.dead}
             # Nobody else reads scores or probabilities: they need not be there.
             read = (reader for inner in attention.inside for reader in inner.users)
-            if all(reader in own for reader in read) and _are_apart([*found.values(), attention]):
+            # The one call reads at the end what the first product has read: nothing may be written between them.
+            first = min(places[inner] for inner in attention.inside)
+            stays = not any(first < place < places[node] for place in writes)
+            if stays and all(reader in own for reader in read) and _are_apart([*found.values(), attention]):
                 found[node] = attention
     return found
 
@@ -101,7 +106,7 @@ def _behind(product: Node) -> Attention | None:
     """The attention that ends with ``product``; None where it is none, or has sizes known only at run time."""
     if not all(isinstance(size, int) for operand in product.args for size in _shape(operand)):
         return None
-    softmax, inside = _source(product.args[0])
+    softmax, inside = _source(product.args[0], rounded=True)
     # Along the last dimension.
     if softmax.target is not aten._softmax.default or softmax.args[1] not in (-1, len(_shape(softmax)) - 1):
         return None
@@ -234,11 +239,11 @@ _STEPS: Mapping[Any, _Step] = {
 # -- looking through what moves nothing -------------------------------------------------------------------------------
 
 
-def _source(argument: Any) -> tuple[Node, list[Node]]:
+def _source(argument: Any, *, rounded: bool = False) -> tuple[Node, list[Node]]:
     """The node that computes the elements of a tensor, and the nodes between, which only reshape or copy them in the
-    same order."""
+    same order, and may round them to floats of fewer bits."""
     node, passed = argument, []
-    while _passes_on(node):
+    while _passes_on(node) and (rounded or _dtype(node) == torch.promote_types(_dtype(node), _dtype(node.args[0]))):
         passed.append(node)
         node = node.args[0]
     return node, passed

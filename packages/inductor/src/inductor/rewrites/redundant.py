@@ -45,7 +45,7 @@ def find_redundant(graph: Graph) -> Redundant:
         if is_pure(node) and not node.meta.get(MAY_RAISE) and all(user in dead for user in node.users):
             dead.add(node)
     # Between two equal calls something may be written that both read: where anything is written, none is dropped.
-    writes = any(_writes(node) for node in graph.nodes)
+    writes = any(writes_to_operands(node) for node in graph.nodes)
     return Redundant(frozenset(dead), {} if writes else _equal_nodes(graph, dead), _unread(graph, dead))
 
 
@@ -70,13 +70,13 @@ def is_pure(node: Node) -> bool:
     pure_library = node.target.namespace in ("aten", "prims")
     return (
         pure_library
-        and not _writes(node)
+        and not writes_to_operands(node)
         and IMPURE[0] not in node.target.tags
         and bool(schema_of(node.target).returns)
     )
 
 
-def _writes(node: Node) -> bool:
+def writes_to_operands(node: Node) -> bool:
     """True if a call changes a tensor; batch norms change their statistics, whatever their schema says."""
     target = node.target
     if not isinstance(target, OpOverload):
