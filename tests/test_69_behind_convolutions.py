@@ -228,6 +228,11 @@ def test_what_is_made_of_an_image(name):
     assert not of_images(name, "behind relu", "images", 8)
 
 
+@pytest.mark.parametrize("name", [each for each in IMAGES if each.startswith("as_strided")])
+def test_what_is_computed_of_a_window_on_an_image(name):
+    assert not of_images(name, "before relu", "images", 8)
+
+
 def test_wherever_it_stands_and_of_whatever_sizes():
     """Some, drawn anew in each run; all of them with ``SWEEPS=all``."""
     drawn = EVERY if os.environ.get("SWEEPS") == "all" else random.sample(EVERY, 12)
