@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from aotgrad.autograd_graph.saved_inputs import save_beside
 from aotgrad.recording.memory_order import lies_as_normalized
+from aotgrad.tensors.kept import save_beside
 from aotgrad.torch_versions import is_functorch_wrapped_tensor
 
 
