@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.autograd.graph import Node
 
 from aotgrad.torch_versions import DisableTorchDispatch
 
@@ -19,7 +20,7 @@ _BESIDE = "aotgrad: saved beside"
 def save_beside(result: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
     """Saves tensors for the backward of a result, as eager's operator does in whose place the result was computed
     otherwise: backward is refused where one was written to since."""
-    node: Any = result.grad_fn
+    node = result.grad_fn
     if node is None:
         return
     with DisableTorchDispatch():  # nothing of this belongs to a graph
@@ -32,7 +33,7 @@ def save_beside(result: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
     result.register_hook(compare_versions)
 
 
-def saved_beside(node: Any) -> Any:
+def saved_beside(node: Node) -> Any:
     """The node that holds what was saved beside another one; None where nothing was."""
     return node.metadata.get(_BESIDE)
 
