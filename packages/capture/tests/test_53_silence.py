@@ -108,3 +108,14 @@ def test_what_warnings_are_recorded_in_is_read_after_the_graph():
     compiled = capture.optimize("eager")(looks_while_it_records)
     for size in (1, 2, 1):
         assert compiled(torch.ones(size))[1:] == looks_while_it_records(torch.ones(size))[1:]
+
+
+@pytest.mark.without_graphs("the operator is refused, and CPython raises its error")
+def test_an_error_within_a_transform_is_raised_and_not_printed_besides(capfd):
+    def function(x):
+        return torch.func.vmap(lambda row: row + torch.rand(3))(x)
+
+    for run in (function, capture.optimize("eager")(function)):
+        with pytest.raises(RuntimeError, match="random operation"):
+            run(torch.ones(2, 3))
+        assert not capfd.readouterr().err

@@ -16,13 +16,12 @@ import torch
 from torch.autograd.function import BackwardCFunction
 
 from aotgrad.state import STATE
+from aotgrad.tensors.kept import keep, saved_beside
 from aotgrad.tensors.symbols import size_hint
-from aotgrad.torch_versions import DisableTorchDispatch, unsafe_set_version_counter, version_of
+from aotgrad.torch_versions import unsafe_set_version_counter, version_of
 
 _APART = 16
 """The writes to one input that a program may make, as a power of two."""
-_BESIDE = "aotgrad: saved beside"
-"""The key in a node's metadata under which ``save_beside`` leaves what it saves."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -75,7 +74,8 @@ def _saved(node: object) -> Iterable[torch.Tensor]:
     kind: Any = type(node)
     if (holder := saved_beside(node)) is not None:
         with suppress(RuntimeError):  # as below
-            found += holder.saved_tensors
+            if all(each.unpack_hook is None for each in holder._raw_saved_tensors):
+                found += holder.saved_tensors
     for name in saved_names(kind):
         try:
             raw = getattr(node, f"_raw{name}")
@@ -113,40 +113,3 @@ def refuse_written(ctx: object, group: int) -> None:
     noted = getattr(ctx, "noted", None)
     if noted and group in noted:
         noted[group].grad_fn.saved_tensors  # noqa: B018 - asking compares their versions
-
-
-def save_beside(result: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-    """Saves tensors for the backward of a result, as eager's operator does in whose place the result was computed
-    otherwise: backward is refused where one was written to since."""
-    node: Any = result.grad_fn
-    if node is None:
-        return
-    with DisableTorchDispatch():  # nothing of this belongs to a graph
-        holder: Any = keep(tensors).grad_fn
-    node.metadata[_BESIDE] = holder
-
-    def compare_versions(_: torch.Tensor) -> None:
-        holder.saved_tensors  # noqa: B018 - asking compares
-
-    result.register_hook(compare_versions)
-
-
-def saved_beside(node: Any) -> Any:
-    """The node that holds what was saved beside another one; None where nothing was."""
-    return node.metadata.get(_BESIDE)
-
-
-def keep(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A tensor whose autograd node holds these tensors with their versions."""
-    with torch.enable_grad():
-        holder: torch.Tensor = _Holder.apply(torch.empty(0, requires_grad=True), tensors)
-    return holder
-
-
-class _Holder(torch.autograd.Function):
-    """A function that saves tensors and computes nothing."""
-
-    @staticmethod
-    def forward(ctx: Any, leaf: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor:
-        ctx.save_for_backward(*values)
-        return torch.empty(0)

@@ -16,7 +16,8 @@ import torch
 from torch.autograd.function import BackwardCFunction
 
 from aotgrad.autograd_graph.result_levels import passed
-from aotgrad.autograd_graph.saved_inputs import SavedInput, inputs_saved, saved_beside, saved_names
+from aotgrad.autograd_graph.saved_inputs import SavedInput, inputs_saved, saved_names
+from aotgrad.tensors.kept import saved_beside
 from aotgrad.torch_versions import is_checkpoint_valid
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from aotgrad.autograd_graph.saved_inputs import keep
 from aotgrad.autograd_graph.saved_tensors import Behind
 from aotgrad.source import Source
+from aotgrad.tensors.kept import keep
 from aotgrad.torch_versions import get_current_graph_task_keep_graph, unpack, version_of
 
 

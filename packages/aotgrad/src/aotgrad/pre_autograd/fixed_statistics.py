@@ -5,17 +5,20 @@ Must not know: recording of graphs.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from aotgrad.autograd_graph.saved_inputs import save_beside
 from aotgrad.recording.memory_order import lies_as_normalized
+from aotgrad.tensors.kept import save_beside
 from aotgrad.torch_versions import is_functorch_wrapped_tensor
 
 
 def with_fixed_statistics(
-    input: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, var: torch.Tensor, eps: float
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    var: torch.Tensor,
+    eps: float,
 ) -> torch.Tensor:
     """Batch norm by fixed statistics as pointwise arithmetic: torch's kernels keep values for backward that differ
     between devices and are not needed."""

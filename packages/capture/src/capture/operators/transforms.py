@@ -28,9 +28,11 @@ def transformed(
     says how the function arranges what the body returns: as it returns it, with a place among the body's results for
     each tensor.
     """
+    # Past the module's call, which prints a traceback to stderr where an operator raises.
+    compute = body.forward if isinstance(body, torch.nn.Module) else body
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        return _arranged(result, body(*tensors_in((args, kwargs)), *given))
+        return _arranged(result, compute(*tensors_in((args, kwargs)), *given))
 
     args, kwargs, options = _plain(tuple(args)), _plain(kwargs), _plain(options)
     if transform == "jvp":
