@@ -114,6 +114,40 @@ def test_operators_to_which_layouts_matter_find_eager_s():
         assert off < 2 * as_eager + 1e-3
 
 
+WEIGHTS = {
+    "repeated": lambda w: w.repeat(1, 2, 1, 1),
+    "side by side": lambda w: torch.cat([w, w * 2], 1),
+    "rows of rows": lambda w: (w.view(16, 2, 4, 9) * 2).repeat(1, 1, 2, 1).view(16, 16, 3, 3),
+    "standardised": lambda w: (w.flatten(1) - w.flatten(1).mean(1, True)).view_as(w).repeat(1, 2, 1, 1),
+    "halves": lambda w: torch.stack([w, w.flip(0)], 2).view(16, 16, 3, 3),
+}
+IMAGES = {
+    "as it is": lambda image: image,
+    "shuffled": lambda image: image.view(2, 2, 8, 6, 6).transpose(1, 2).reshape(image.shape),
+    "flat for a while": lambda image: image.flatten(2).softmax(-1).view_as(image),
+    "in groups": lambda image: (image.view(2, 4, 4, 6, 6) * torch.arange(4).view(4, 1, 1, 1)).view_as(image),
+    "rows first": lambda image: (image.flatten(2).mT * 2).mT.view_as(image),
+}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_views_of_weights_and_images_have_eager_s_gradients(weight, image):
+    def function(x, w):
+        with torch.enable_grad():
+            leaves = [value.detach().requires_grad_() for value in (x, w)]
+            between = IMAGES[image](F.conv2d(*leaves, padding=1).relu())
+            y = F.conv2d(between, WEIGHTS[weight](leaves[1]), padding=1).relu()
+            return y.detach(), *torch.autograd.grad(y.float().square().sum(), leaves)
+
+    values = [value * 0.1 for value in inputs()[:2]]
+    graph = lower(graph_of(values, on_gpu=True, function=function), values)
+    found = Simulated(schedule(graph), values, graph.constants).run()
+    for ours, theirs, true in zip(found, function(*values), function(*(v.double() for v in values)), strict=True):
+        off, as_eager = ((value.double() - true).norm() / true.norm() for value in (ours, theirs))
+        assert off < 2 * as_eager + 1e-3
+
+
 @pytest.mark.parametrize(("dtype", "on_gpu"), [(BF16, False), (torch.float32, True)])
 def test_others_lie_as_they_are(dtype, on_gpu):
     assert not turned(graph_of(inputs(dtype), on_gpu))

@@ -18,6 +18,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.sizes import contiguous_strides, numel
 from inductor.lowerings.values import Tensor, broadcast_to, compute_dtype, positions, pure, reindex, strided
+from inductor.rewrites.layouts import CHANNELS_INNERMOST
 from inductor.torch_versions import aten
 
 Size = Any
@@ -113,7 +114,10 @@ def _as_traced(ctx: Context, x: Tensor, sizes: Sequence[Index]) -> Tensor | None
     node, layout = ctx.node, strided(x)
     if node is None or node.target is not aten.view.default or layout is None or x.base is None:
         return None
-    # Only for ``view`` itself, which eager grants only where strides can say it; ``reshape`` may have copied.
+    # Only for ``view`` itself, which eager grants only where strides can say it; ``reshape`` may have copied.  What was
+    # laid out anew since it was traced has views that are told as they were before.
+    if CHANNELS_INNERMOST in node.args[0].meta:
+        return None
     source, result = node.args[0].meta["val"], node.meta["val"]
     for size, ours, theirs in zip(x.sizes, layout[0], ctx.sizes.strides(source.stride()), strict=True):
         # Our buffer lies in another order than the tracer's tensor: its strides would lead elsewhere.
