@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from inductor.errors import TorchLacks
 from inductor.insides import Inside, Insides, operators
 
@@ -40,6 +38,11 @@ INSIDES = Insides(
         _decomposing("_is_functional_tensor", "which recognises one"),
         _decomposing("_sync", "which brings one up to date"),
         Inside(
+            "torch.ops.mkldnn._convolution_pointwise",
+            "which is oneDNN's convolution with a sum behind it",
+            "norms behind convolutions are kernels of their own",
+        ),
+        Inside(
             "torch.cuda._sleep", "which keeps the GPU busy while a measurement is prepared", "kernels are not measured"
         ),
         Inside(
@@ -68,8 +71,6 @@ INSIDES = Insides(
     ],
 )
 aten = INSIDES.operators("torch.ops.aten")
-POINTWISE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None)
-"""oneDNN's convolution with a sum behind it; None where torch was built without oneDNN."""
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.sizes import contiguous_strides, image_strides
 from inductor.lowerings.values import Tensor, load, pure, strided
-from inductor.torch_versions import POINTWISE, aten
+from inductor.torch_versions import INSIDES, aten
 
 
 @lowering(aten.convolution.default)
@@ -84,6 +84,9 @@ def _laid(ctx: Context, image: Tensor, channels_last: bool) -> Tensor:
 
 # -- batch normalisation folded in ------------------------------------------------------------------------------------
 
+POINTWISE = INSIDES.operators("torch.ops.mkldnn")._convolution_pointwise
+"""oneDNN's convolution with a sum behind it; false where torch was built without it."""
+
 
 def fold(ctx: Context, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor | None:
     """``x * scale + shift`` per channel, done by the convolution that makes ``x``; None where that does not pay.
@@ -94,7 +97,7 @@ def fold(ctx: Context, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor | None
     #   conv(x, W) * scale + shift == conv(x, W * scale) + (bias * scale + shift)
     # Right where nobody else reads the convolution's result, and its operands still are what they were when it was
     # called.
-    if call is None or POINTWISE is None or x.dtype != torch.float32:
+    if call is None or not POINTWISE or x.dtype != torch.float32:
         return None
     image, weight, bias, *rest = call.args
     operands = [each for each in (image, weight, bias) if isinstance(each, Ref)]
@@ -124,7 +127,6 @@ def _emit(ctx: Context, call: Call, operands: tuple[Ref, Ref, Ref], rest: Sequen
 
     Never a relu: the library's gives 0 for NaN, as do its hardtanh and hardsigmoid.  A kernel of ours does it in place.
     """
-    assert POINTWISE is not None
     # Transposed convolutions are never laid out, so the two that say so are false and zeros.
     stride, padding, dilation, _, _, groups = rest
     (result,) = call.outputs

@@ -22,8 +22,9 @@ from inductor.ir.graph import Graph
 from inductor.ir.index import ONE, Index, Symbol
 from inductor.ir.kernel import Argument, Kernel, Loop, map_statement
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Ref, Step
+from inductor.lowerings.convolution import POINTWISE
 from inductor.schedule.kernels import storage, with_own_names
-from inductor.torch_versions import POINTWISE, aten
+from inductor.torch_versions import aten
 
 Work: TypeAlias = Kernel | Call
 """A piece of a program's work: a kernel, or a call of an operator."""
@@ -34,7 +35,7 @@ _MemoryClass: TypeAlias = tuple[str, Index]
 FRESH = frozenset((
     aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.convolution.default,
     aten._addmm_activation.default,
-    *(() if POINTWISE is None else (POINTWISE.default, POINTWISE.binary)),
+    *((POINTWISE.default, POINTWISE.binary) if POINTWISE else ()),
 ))  # fmt: skip
 """Library calls whose result is memory of its own, laid out as asked for: the program may reuse it afterwards."""
 
