@@ -20,7 +20,7 @@ NO_COSTS = {
     ("random", "STREAM"): "the distance of random streams, which may not meet",
     ("activations", "_TANH_CUBE"): "a coefficient of a formula",
     ("activations", "_SIXTH"): "another, as precise as torch's kernels have it",
-    ("context", "_OF_IMAGES"): "numbers of dimensions",
+    ("context", "OF_IMAGES"): "numbers of dimensions",
     ("bounds", "_TWO_VECTORS"): "the width of eager's vectors, by which it chooses between two zeros",
     ("refused", "_LONGEST_ASKED"): "how large a window may be for torch to be asked whether it refuses",
     ("refused", "_LARGEST_ASKED"): "the memory that a question may take",
