@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 ASKED = """
 import functools, os, sys, torch, compile_api
 
@@ -58,6 +60,7 @@ print(*(record.outcome for record in report.kept), sum("take up" not in dict(g.s
 
 
 def test_models_of_transformers_are_taken_up(tmp_path):
+    pytest.importorskip("transformers", reason="transformers is not installed")
     plain, other = (MODEL.format(before=each) for each in ("", "config.hidden_act = 'relu'"))
     assert told(tmp_path, plain, PYTHONHASHSEED="1")[1].startswith("stored")
     assert told(tmp_path, plain, PYTHONHASHSEED="2") == ["True True", "taken up 0"]
