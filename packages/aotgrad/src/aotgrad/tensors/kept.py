@@ -24,18 +24,21 @@ def save_beside(result: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
     if node is None:
         return
     with DisableTorchDispatch():  # nothing of this belongs to a graph
-        holder: Any = keep(tensors).grad_fn
+        holder = keep(tensors)
+    # The tensor, which keeps its node: by torch 2.11 a node of Python's lets go of what it saved with the last one.
     node.metadata[_BESIDE] = holder
+    saving: Any = holder.grad_fn
 
     def compare_versions(_: torch.Tensor) -> None:
-        holder.saved_tensors  # noqa: B018 - asking compares
+        saving.saved_tensors  # noqa: B018 - asking compares
 
     result.register_hook(compare_versions)
 
 
 def saved_beside(node: Node) -> Any:
     """The node that holds what was saved beside another one; None where nothing was."""
-    return node.metadata.get(_BESIDE)
+    holder = node.metadata.get(_BESIDE)
+    return None if holder is None else holder.grad_fn
 
 
 def keep(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
