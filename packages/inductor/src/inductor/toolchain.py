@@ -275,7 +275,9 @@ def _finish(process: subprocess.Popen[bytes], library: Path, compiler: str) -> N
     if process.returncode or not library.exists():
         complaint = output.decode(errors="replace").strip()
         lines = complaint.splitlines() or [_silent_end(process.returncode, compiler)]
-        raise BuildError(f"{compiler} failed on a kernel: {_reason(lines)[:200]}", complaint)
+        # Without the folder, which is gone by then and may be longer than all that the compiler says.
+        reason = _reason(lines).replace(f"{library.parent}{os.sep}", "")
+        raise BuildError(f"{compiler} failed on a kernel: {reason[:200]}", complaint)
 
 
 def _reason(lines: Sequence[str]) -> str:

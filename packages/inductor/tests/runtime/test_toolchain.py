@@ -53,11 +53,13 @@ def test_many_sources_are_built_at_once(tmp_path):
     assert [library.functions.answer() for library in libraries] == list(range(5))
 
 
-def test_an_error_shows_the_compilers_first_complaint(tmp_path):
+@pytest.mark.parametrize("depth", [0, 3])
+def test_an_error_shows_the_compilers_first_complaint(tmp_path, depth):
+    folder = tmp_path.joinpath(*["a folder whose name is as long as all that a compiler may say of a kernel"] * depth)
     with pytest.raises(BuildError, match=r"failed on a kernel: .*error: .*nonsense") as caught:
-        toolchain.build(["nonsense;", ANSWER], Options(cache_dir=str(tmp_path)))
+        toolchain.build(["nonsense;", ANSWER], Options(cache_dir=str(folder)))
     assert "nonsense" in caught.value.complaint
-    assert not list(tmp_path.glob("kernels/building-*"))
+    assert not list(folder.glob("kernels/building-*"))
 
 
 def test_without_a_compiler_the_graph_runs_operator_by_operator(tmp_path):

@@ -46,6 +46,7 @@ def raiser(op, sample, values: tuple[float, ...]) -> str:
     return ""
 
 
+@pytest.mark.filterwarnings("ignore:torch.qr is deprecated")  # of torch's own samples, once in a process
 @pytest.mark.parametrize("op", op_db, ids=lambda op: op.full_name)
 def test_what_is_called_safe_raises_for_no_contents(op):
     if torch.float32 not in op.supported_dtypes("cpu") or op.name.startswith(("jiterator", "sparse")):
