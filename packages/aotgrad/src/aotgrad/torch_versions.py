@@ -18,6 +18,7 @@ _NOTHING = "nothing is traced, and graphs run eagerly"
 _AGAIN = "second derivatives of a compiled graph are refused"
 _NETWORKS = "recurrent networks run eagerly"
 _EARLY = "a gradient that is asked for in the graph runs eagerly"
+_UNWRITTEN = "training with sizes that vary is traced anew in each process"
 _PLAIN = "operators defined outside of torch run eagerly"
 
 INSIDES = Insides(
@@ -142,6 +143,8 @@ INSIDES = Insides(
             "which evaluates sizes",
             "sizes that vary run eagerly",
         ),
+        Inside("torch.utils._sympy.functions", "which sizes are computed by", _UNWRITTEN),
+        Inside("torch._guards.Source", "which torch names a symbol by", _UNWRITTEN),
         # -- mutation
         *(
             Inside(f"torch.{name}", why, _NOTHING, essential=True)

@@ -30,10 +30,11 @@ from aotgrad.stacks.plan import StackPlan
 from aotgrad.stacks.program import stack_call
 from aotgrad.stored.graphs import Body, later_of, later_read
 from aotgrad.stored.values import Plain, Unwritable, read, write
+from aotgrad.tensors.symbols import size_hint
 from aotgrad.torch_versions import FakeTensorMode
 from aotgrad.tracing.inputs import GraphInput, Signature
 
-FORMAT = "aotgrad 5"
+FORMAT = "aotgrad 6"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +167,24 @@ def _written(plan: InferencePlan | TrainingPlan) -> Plain:
 
 
 def _input(entry: GraphInput) -> Plain:
+    """An input; of what varies the example, by which nothing is decided any more."""
     value = entry.value
     if not isinstance(value, torch.Tensor):
-        raise Unwritable("a number that varies is among the inputs")
-    layout = write((tuple(value.shape), tuple(value.stride()), value.dtype))
+        return [entry.position, value.node.hint, False, True, [], False]
+    if any(type(length) is not int for length in value.shape) and entry.members:
+        raise Unwritable("several arguments share memory, of sizes that vary")
+    sizes, strides = (tuple(map(size_hint, layout)) for layout in (value.shape, value.stride()))
+    layout = write((sizes, strides, value.dtype))
     return [entry.position, layout, entry.requires_grad, entry.is_leaf, write(entry.members), entry.view]
 
 
 def _read(body: dict[str, Plain]) -> InferencePlan | TrainingPlan:
     found = {key: read(value) for key, value in body.items()}
     inputs = []
-    for position, (size, stride, dtype), requires_grad, is_leaf, members, view in found["inputs"]:  # type: ignore[attr-defined]
-        value = torch.empty_strided(size, stride, dtype=dtype, device="meta")
+    for position, value, requires_grad, is_leaf, members, view in found["inputs"]:  # type: ignore[attr-defined]
+        if isinstance(value, tuple):
+            size, stride, dtype = value
+            value = torch.empty_strided(size, stride, dtype=dtype, device="meta")
         inputs.append(GraphInput(position, value, requires_grad, is_leaf, members, view=view))
     given = found["constants"], found["duplicates"]
     signature = Signature(found["arity"], tuple(inputs), *given, FakeTensorMode())  # type: ignore[arg-type]

@@ -6,9 +6,11 @@ JSON, compressed:
     memories    bytes of the memory under tensors: those that share memory do so when they are read
     nodes       kind of node, name, target, arguments, keyword arguments, value, notes
     outputs     what each output is to the stage
+    symbols     of sizes that vary, and the conditions `known` of them
 
-In values `n` is a node, by its number, and `v` a tensor without data: kind, memory, offset.  The operators that the
-graphs call stand beside the texts, with their schemas, so that a process that has not all of them is known at once.
+In values `n` is a node, by its number, `v` a tensor without data: kind, memory, offset, and `y` a size that varies.
+The operators that the graphs call stand beside the texts, with their schemas, so that a process that has not all of
+them is known at once.
 Must not know: when graphs are needed.
 """
 
@@ -30,9 +32,11 @@ from aotgrad.partitioning.partition import Half
 from aotgrad.recording.histories import DETACHED, HISTORY
 from aotgrad.recording.recomputed import REPEATS
 from aotgrad.recording.whole_operators import WHOLE
+from aotgrad.stored.symbols import SymbolsRead, SymbolsWritten
 from aotgrad.stored.values import Plain, Unwritable, read, write
 from aotgrad.tensors.fakes import Fakes
 from aotgrad.tensors.functional import memory_of
+from aotgrad.tensors.symbols import SYM_TYPES
 from aotgrad.torch_versions import FakeTensorMode, OpOverload, schema_of
 from aotgrad.tracing.joint import JointGraph
 
@@ -53,8 +57,6 @@ _OTHERS = frozenset({"aotgrad_functional"})
 def later_of(graphs: Graphs) -> Plain:
     """Both graphs, and what they call."""
     joint, backward = graphs.joint, graphs.backward
-    if joint.dynamic:
-        raise Unwritable("a number that varies is among the sizes")
     texts = {
         "joint": _written(joint.graph, joint.root, joint.outputs, frozenset()),
         "backward": _written(
@@ -70,6 +72,7 @@ def later_of(graphs: Graphs) -> Plain:
     return {
         "operators": [[str(target), schema] for target, schema in called.items()],
         "followed": joint.followed,
+        "dynamic": joint.dynamic,
         **texts,
     }
 
@@ -88,6 +91,7 @@ def later_read(data: Body, facts: Facts, plan: Plan) -> Graphs:
             facts,
             outputs,
             data["followed"],
+            data["dynamic"],
             stages=plan.stages,
             behind=plan.layout.behind,
         )
@@ -123,11 +127,13 @@ class _Writer:
         self._kinds: dict[str, int] = {}
         self._memories: dict[int, int] = {}
         self._bytes: list[Plain] = []
+        self._symbols = SymbolsWritten()
 
     def body(self, outputs: object) -> dict[str, Plain]:
         nodes = [self._node(node) for node in self._graph.nodes]
         kinds: list[Plain] = [json.loads(kind) for kind in self._kinds]
-        return {"kinds": kinds, "memories": self._bytes, "nodes": nodes, "outputs": write(outputs)}
+        body: dict[str, Plain] = {"kinds": kinds, "memories": self._bytes, "nodes": nodes, "outputs": write(outputs)}
+        return {**body, **self._symbols.table()}
 
     def _node(self, node: fx.Node) -> Plain:
         if node.op not in ("placeholder", "call_function", "output", "get_attr"):
@@ -153,17 +159,19 @@ class _Writer:
     def _leaf(self, value: object) -> Plain:
         if isinstance(value, fx.Node):
             return {"n": self._numbers[value]}
+        if isinstance(value, SYM_TYPES):
+            return {"y": self._symbols.write(value)}
         return {"v": self._tensor(value)} if isinstance(value, torch.Tensor) else None
 
     def _tensor(self, value: torch.Tensor) -> list[Plain]:
         if value.layout is not torch.strided or value.is_conj() or value.is_neg() or value.is_quantized:
             raise Unwritable("a tensor in it is of a kind of its own")
         sizes = (tuple(value.shape), tuple(value.stride()), value.storage_offset())
-        kind = json.dumps(write((value.dtype, value.device, *sizes[:2])))
+        kind = json.dumps(write((value.dtype, value.device, *sizes[:2]), self._leaf))
         memory = self._memories.setdefault(memory_of(value), len(self._memories))
         if memory == len(self._bytes):
-            self._bytes.append(write(value.untyped_storage().nbytes()))
-        return [self._kinds.setdefault(kind, len(self._kinds)), memory, write(sizes[2])]
+            self._bytes.append(write(value.untyped_storage().nbytes(), self._leaf))
+        return [self._kinds.setdefault(kind, len(self._kinds)), memory, write(sizes[2], self._leaf)]
 
 
 def _read(text: str) -> tuple[fx.Graph, torch.nn.Module, Any]:
@@ -174,9 +182,13 @@ class _Reader:
     def __init__(self, body: Body) -> None:
         self._body = body
         self._nodes: list[fx.Node] = []
-        self._kinds = [read(kind) for kind in body["kinds"]]
-        self._fakes = Fakes(FakeTensorMode())
-        self._memories = [self._fakes.memory(size) for size in body["memories"]]
+        # Without any, no graph needs sympy.
+        self._symbols = SymbolsRead(body) if body["symbols"] else None
+        env = None if self._symbols is None else self._symbols.env
+        self._kinds = [read(kind, self._leaf) for kind in body["kinds"]]
+        self._fakes = Fakes(FakeTensorMode(shape_env=env))
+        sizes: list[Any] = [read(size, self._leaf) for size in body["memories"]]
+        self._memories = [self._fakes.memory(size) for size in sizes]
 
     def _literal(
         self, root: torch.nn.Module, name: str, dtype: torch.dtype, size: tuple[int, ...], numbers: object
@@ -204,6 +216,9 @@ class _Reader:
     def _leaf(self, tag: str, held: Any) -> object:
         if tag == "n":
             return self._nodes[held]
+        if tag == "y" and self._symbols is not None:
+            return self._symbols.read(held)
         kind, memory, offset = held
         dtype, device, size, stride = self._kinds[kind]
-        return self._fakes.over(self._memories[memory], dtype, device, size, stride, offset)
+        place: Any = read(offset, self._leaf)
+        return self._fakes.over(self._memories[memory], dtype, device, size, stride, place)

@@ -33,8 +33,9 @@ _CLASSES: dict[str, type] = {
     found.__name__: found
     for found in (
         facts.Step, facts.Restride, facts.Detach, facts.Data, facts.Unfollowed, facts.Followed, facts.Mutation,
-        facts.Constant, facts.Argument, facts.OfInput, facts.OfResult, facts.Facts, Member,
-        roles.Primal, roles.AliasBase, roles.Tangent, roles.Saved, roles.UpdatedInput, roles.Result, roles.Gradient,
+        facts.Constant, facts.Argument, facts.OfInput, facts.OfResult, facts.OfSize, facts.SizeRef, facts.Facts,
+        Member, roles.Primal, roles.Size, roles.AliasBase, roles.Tangent, roles.Saved, roles.SavedSize,
+        roles.UpdatedInput, roles.Result, roles.ResultSize, roles.Gradient,
         StackPlan, PartStep, Laid, Value, Plan, Layout, EarlyWrite, PartialBackward, ResultsRead, Stage, Behind, Noted,
         SavedInput,
     )
@@ -44,10 +45,16 @@ _TORCH = {
     for name, value in vars(torch).items()
     if isinstance(value, torch.dtype | torch.layout | torch.memory_format)
 }
+_OF_SIZES = "add sub mul floordiv truediv mod pow neg abs eq ne lt le gt ge and_ or_ not_"
 _FUNCTIONS: dict[str, Callable[..., object]] = {
     "getitem": operator.getitem,
     "grad": torch.autograd.grad,
     "set_grad_enabled": set_grad_enabled,
+    "pow": pow,
+    "round": round,
+    **{f"operator.{name}": getattr(operator, name) for name in _OF_SIZES.split()},
+    **{f"math.{name}": getattr(math, name) for name in ("floor", "ceil", "trunc")},
+    **{name: found for name, found in vars(torch).items() if name.startswith("sym_") and callable(found)},
 }
 _NAMES = {function: name for name, function in _FUNCTIONS.items()}
 

@@ -28,7 +28,7 @@ from capture.stored.code import Parts
 from capture.stored.contents import Contents, NotStored
 from capture.stored.keys import key_of
 from capture.stored.reach import refuse_operators
-from capture.stored.versions import Around, Made, Reading, Taken, written
+from capture.stored.versions import Around, Made, Reading, Taken, varies, written
 
 _MOST_TRIED = 16
 
@@ -74,7 +74,7 @@ class Storing:
     # -- taking up ---------------------------------------------------------------------------------------------------
 
     def take_up(self, inputs: Inputs, state: CodeState, location: Location) -> tuple[Taken, _engine.Guards] | None:
-        """The first stored version whose contents are here and whose guards hold."""
+        """The first stored version whose contents are here and whose guards hold; one with nothing open first."""
         if state.versions and program_settings().recompiling_is_an_error:
             return None
         try:
@@ -84,7 +84,7 @@ class Storing:
             return None
         # Of this moment: objects are compared as they are when the version is taken up.
         contents = Contents()
-        for data in found[:_MOST_TRIED]:
+        for data in sorted(found[:_MOST_TRIED], key=varies):
             try:
                 taken = self._tried(data, inputs, state, contents)
             except Exception as error:  # noqa: BLE001 - whatever it is, evaluation goes on as without a store
@@ -160,5 +160,6 @@ class Storing:
             made.once,
             made.asked,
             made.tables,
+            made.varies,
         )
         return written(version, inputs.function, owner.backend, owner.continuations)

@@ -49,6 +49,8 @@ class Translation:
     """The questions that were put to functions that remember their answers."""
     tables: tuple[object, ...] = ()
     """The dicts of libraries that were looked at as a whole."""
+    varies: bool = False
+    """True if sizes or numbers are open in it: of versions that fit a call, one without may do more."""
 
     @property
     def operators(self) -> int:

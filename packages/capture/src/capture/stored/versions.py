@@ -1,6 +1,7 @@
 """A version of a frame as bytes, and back: the one place that knows the format.
 
-    compile-api capture 1           which format
+    compile-api capture 2           which format
+    told | open                     whether sizes or numbers are open in it
     <sha256 of all that follows>    checked before anything else is read
     {"names": ..., "sources": ..., "guards": ..., "code": ..., "graph": ..., ...}
 
@@ -41,7 +42,8 @@ from capture.writing.commit import tell_loss
 from capture.writing.restart import Failures, left_to_cpython
 from capture.writing.results import Expected
 
-_HEAD = b"compile-api capture 1\n"
+_HEADS = {varies: b"compile-api capture 2\n%b\n" % (b"open" if varies else b"told") for varies in (False, True)}
+_DIGITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Made:
     """The questions that were put to functions that remember their answers."""
     tables: tuple[object, ...] = ()
     """The dicts of libraries that were looked at as a whole."""
+    varies: bool = False
+    """Sizes or numbers are open in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
     functions = [function, *(data.names.objects[place] for place in body["entered"])]
     body |= {"reach": reach(functions, contents), "names": data.names.rows, "sources": data.paths}
     text = json.dumps(body, separators=(",", ":")).encode()
-    return _HEAD + hashlib.sha256(text).hexdigest().encode() + b"\n" + text
+    return _HEADS[made.varies] + hashlib.sha256(text).hexdigest().encode() + b"\n" + text
 
 
 def _described(backend: object, compiled: object) -> Data:
@@ -142,13 +146,19 @@ def _fields(expected: Expected) -> Data:
 # -- back ----------------------------------------------------------------------------------------------------------
 
 
+def varies(data: bytes) -> bool:
+    """True if sizes or numbers are open in a version: of those that fit a call, one without may do more."""
+    return data.startswith(_HEADS[True])
+
+
 def opened(data: bytes) -> dict[str, Data]:
     """The body; raises ``NotStored`` for bytes that are not as they were written."""
-    head, digest_at = len(_HEAD), len(_HEAD) + 64
-    if data[:head] != _HEAD or data[digest_at : digest_at + 1] != b"\n":
+    head = _HEADS[varies(data)]
+    digest_at = len(head) + _DIGITS
+    if not data.startswith(head) or data[digest_at : digest_at + 1] != b"\n":
         raise NotStored("it is not of this format")
     text = data[digest_at + 1 :]
-    if hashlib.sha256(text).hexdigest().encode() != data[head:digest_at]:
+    if hashlib.sha256(text).hexdigest().encode() != data[len(head) : digest_at]:
         raise NotStored("its bytes are not those that were written")
     found: dict[str, Data] = json.loads(text)
     return found
