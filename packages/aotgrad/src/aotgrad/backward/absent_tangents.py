@@ -137,11 +137,13 @@ def _sizes(graph: fx.Graph, sizes: Sequence[Any]) -> list[Any]:
     """The sizes as arguments of a node, computed from those that the graph is given."""
     if all(isinstance(size, int) for size in sizes):
         return list(sizes)
-    nodes = SizeNodes(graph)
-    for node in graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
-        if isinstance(value, SYM_TYPES):
-            nodes.bind(value, node)
-        elif isinstance(value, torch.Tensor) and not isinstance(node.meta.get("role"), Tangent):
-            nodes.bind_layout(value, node)
+    nodes, numbers = SizeNodes(graph), _symbolic_sizes(graph)
+    for node in numbers:
+        nodes.bind(node.meta["val"], node)
+    given = {node.meta["val"].node.expr for node in numbers}
+    if not all(isinstance(size, int) or given.issuperset(size.node.expr.free_symbols) for size in sizes):
+        # Only then of tensors: one that is read for its sizes alone need not be there.
+        for node in graph.find_nodes(op="placeholder"):
+            if isinstance(node.meta.get("val"), torch.Tensor) and not isinstance(node.meta.get("role"), Tangent):
+                nodes.bind_layout(node.meta["val"], node)
     return [size if isinstance(size, int) else nodes.node_for(size) for size in sizes]
