@@ -24,11 +24,11 @@ print(same, *(record.outcome for record in compile_api.report(call).kept))
 """
 
 
-def told(tmp_path, text, **env):
+def told(tmp_path, text, arguments=(), **env):
     """The lines that a process of its own prints, whose texts hash in another way each time."""
     (tmp_path / "program.py").write_text(text)
     env = {**os.environ, "COMPILE_API_CACHE": str(tmp_path / "cache"), **env}
-    command = [sys.executable, str(tmp_path / "program.py")]
+    command = [sys.executable, str(tmp_path / "program.py"), *arguments]
     run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()
@@ -66,3 +66,96 @@ def test_models_of_transformers_are_taken_up(tmp_path):
     assert told(tmp_path, plain, PYTHONHASHSEED="2") == ["True True", "taken up 0"]
     first, second = told(tmp_path, other, PYTHONHASHSEED="3")
     assert (first, second.split()[0]) == ("True True", "refused")
+
+
+VARIES = """
+import sys, torch, compile_api
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 8))
+emb = torch.nn.Embedding(50, 8)
+optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+
+
+def batches(x, k):
+    return net(x).softmax(-1) * x.shape[0] / (x.shape[1] + 1)
+
+
+def reshaped(x, k):
+    return net(x.reshape(-1, 8)).view(x.shape[1], x.shape[0], 8).flip(0), x.shape
+
+
+def halved(x, k):
+    return torch.cat([net(x[:, : x.shape[1] // 2]), x[:, x.shape[1] // 2 :]], 1).cumsum(1)
+
+
+def numbers(x, k):
+    return net(x) * k + k // 2, x[:, :k], k + 1
+
+
+def floats(x, k):
+    return net(x) * (k / 7) + k / 3
+
+
+def selected(x, k):
+    return net(x[x[..., 0] > 0]).sum(0)
+
+
+def masked(x, k):
+    scores = x @ x.mT
+    return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -1e9).softmax(-1) @ x
+
+
+def embedded(x, k):
+    return net(emb(torch.arange(x.shape[1]) % 50) + x).amax(1)
+
+
+def stepped(x, k):
+    optimizer.zero_grad()
+    loss = F.mse_loss(net(x), x)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+    return loss.detach()
+
+
+def observed(call, how, sizes):
+    torch.manual_seed(0)
+    for module in (net, emb):
+        for parameter in module.parameters():
+            parameter.data.uniform_(-0.3, 0.3)
+            parameter.grad = None
+    optimizer.state.clear()
+    seen = []
+    for batch, length in sizes:
+        x = torch.randn(batch, length, 8)
+        with torch.set_grad_enabled(how != "inference"):
+            found = call(x, length // 2 + 1)
+        values = [each for each in (found if isinstance(found, tuple) else (found,))]
+        if how == "training":
+            followed = [each for each in values if isinstance(each, torch.Tensor) and each.requires_grad]
+            torch.autograd.backward([each.square().sum() for each in followed])
+        seen += [each.detach() if isinstance(each, torch.Tensor) else each for each in values]
+        seen += [None if p.grad is None else p.grad.clone() for p in net.parameters()]
+    return [*seen, *(p.detach().clone() for p in net.parameters())]
+
+
+how, names, *sizes = sys.argv[1:]
+sizes = [tuple(map(int, each.split("x"))) for each in sizes]
+for name in names.split(","):
+    call = compile_api.compile(globals()[name], options={"warm_start": True})
+    ours, theirs = observed(call, how, sizes), observed(globals()[name], how, sizes)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    report = compile_api.report(call)
+    told = [f"{record.outcome} {record.explanation}" for record in report.kept if record.outcome != "refused"]
+    print(name, *told, sum("take up" not in dict(g.seconds) for g in report.compiled))
+"""
+PROGRAMS = "batches,reshaped,halved,numbers,floats,selected,masked,embedded"
+
+
+@pytest.mark.parametrize(("how", "names"), [("inference", PROGRAMS), ("training", PROGRAMS), ("step", "stepped")])
+def test_sizes_that_vary_are_taken_up(tmp_path, how, names):
+    told(tmp_path, VARIES, [how, names, "3x4", "3x4", "5x6", "7x9"])
+    lines = [line.split() for line in told(tmp_path, VARIES, [how, names, "3x4", "4x10", "3x4", "2x12"])]
+    assert all(set(outcomes) == {"taken", "up"} and compiled == "0" for _, *outcomes, compiled in lines), lines
