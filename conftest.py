@@ -39,9 +39,21 @@ def _listen_to_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def _let_slow_machines_be_slow() -> None:
+    """No case of a property fails for the time that it takes: the first of them imports, and others may want the
+    processor."""
+    if importlib.util.find_spec("hypothesis") is None:
+        return
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
+
+
 os.environ.setdefault("INDUCTOR_VERIFY", "1")  # the code generator holds what each of its stages made against the rules
 _set_what_the_processor_needs()
 _listen_to_interrupts()
+_let_slow_machines_be_slow()
 
 
 @pytest.fixture(scope="session")

@@ -245,6 +245,10 @@ FOUND = {
         "return x * self.one.k + (self.one is self.lin.one)",
         "net.one = net.lin.one = helper.Config(); net.one.k = {}", "2", ["3", "2; net.one = helper.Config()"],
     ),
+    "a tuple at two places": (
+        "return x * self.one[0] + self.two[0]",
+        "net.one = (5, 6); net.two = {}", "net.one", ["tuple([5, 6])", "(5, 7)", "net.one; net.one = (7, 6)"],
+    ),
     "a signature": (
         "import inspect\nreturn x * len(inspect.signature(self.act).parameters)",
         "{}", "", ["program.Base.act.__signature__ = 3", "program.Base.act = lambda self, *x: x[0]"],

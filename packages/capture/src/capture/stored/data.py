@@ -69,7 +69,7 @@ _SOURCES: dict[str, tuple[str, ...]] = {
 _BY_IDENTITY = (torch.Tensor, torch.nn.Parameter, ContextVar, CellType)
 """The classes of objects that a version may rely on by identity, as optimizers keep state by parameter; what they hold
 is guarded where it is read."""
-_CONTAINERS = (dict, list)
+_CONTAINERS = (dict, list, tuple, torch.Size)
 _MADE_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _AT_PATHS = (FunctionType, CodeType, dict)
 """The classes of objects without a name that are known by the path on which a guard finds them, and by content."""
@@ -164,18 +164,23 @@ class DataWriter:
         if issubclass(type(obj), enum.Enum) and type(obj).__members__.get(obj._name_) is obj:
             return ["member", self.write(type(obj)), obj._name_]
         if id(obj) in self._here:
-            return ["here", self.path(self._here[id(obj)][1]), _default(obj)]
+            return self.here(obj)
         place = self.names.place(obj)
         if place is None:
             raise NotStored(f"no name leads to {_words(obj)}")
         return ["n", place]
+
+    def here(self, obj: object) -> Data:
+        """An object as the one that a path leads to, if one does."""
+        known = self._here.get(id(obj))
+        return self.write(obj) if known is None else ["here", self.path(known[1]), _default(obj)]
 
     def learn(self, guards: Sequence[Guard], entered: Sequence[Entered]) -> None:
         """The objects that others are found by: to which a path leads, and classes."""
         functions = [function for _, function in entered if function is not None]
         named = [function.__globals__.get(name) for function in functions for name in function.__code__.co_names]
         self.names.classes.update((each, None) for each in named if isinstance(each, type))
-        looked_into = {guard.source for guard in guards if guard.kind is GuardKind.TYPE}
+        looked_into = {guard.source for guard in guards if guard.kind in (GuardKind.TYPE, GuardKind.EQUALS)}
         for guard in guards:
             if guard.kind is GuardKind.TYPE:
                 self.names.classes[guard.payload[0]] = None
@@ -237,7 +242,7 @@ def _identity(data: DataWriter, guard: Guard) -> list[Data]:
     """An object without a name is told by the path on which the guard finds it."""
     obj = guard.payload[0]
     if guard.source is None or type(obj) not in _AT_PATHS or data.is_found(obj):
-        return _each(data, guard)
+        return [data.here(obj)]
     if isinstance(obj, (CodeType, FunctionType)):
         data.found_on_paths.append(obj if isinstance(obj, CodeType) else obj.__code__)
     return [["at", data.path(guard.source), data.contents.at_a_path(obj)]]
