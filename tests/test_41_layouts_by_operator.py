@@ -12,9 +12,7 @@ from torch.nn import functional as F
 from torch.testing._internal.common_methods_invocations import op_db
 
 import compile_api
-from aotgrad.recording import indexed_order as aotgrad_order
 from aotgrad.recording import memory_order
-from capture.recording import indexed_order as capture_order
 from capture.recording import result_layouts
 
 IMAGES = torch.rand(2, 4, 4, 6) + 0.1
@@ -192,9 +190,10 @@ def test_both_packages_correct_torchs_fakes_of_the_same_operators():
     assert ours ^ theirs == IN_ONE_TABLE.keys(), "add it to the other table too, or say here why not"
 
 
-def test_both_packages_order_what_is_picked_by_the_same_text():
-    mine, theirs = (Path(module.__file__).read_text() for module in (capture_order, aotgrad_order))
-    assert mine == theirs, "what one learns about the kernel the other must know"
+@pytest.mark.parametrize("name", ["indexed_order", "element_order", "viewed_order"])
+def test_both_packages_order_by_the_same_text(name):
+    mine, theirs = (Path(module.__file__).with_name(f"{name}.py") for module in (result_layouts, memory_order))
+    assert mine.read_text() == theirs.read_text(), "what one learns about the kernel the other must know"
 
 
 CHOSEN_BY_THE_LIBRARY = {

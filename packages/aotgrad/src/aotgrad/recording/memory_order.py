@@ -5,13 +5,15 @@ Must not know: recording.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from aotgrad.errors import Unsupported
+from aotgrad.recording.element_order import laid_out_by_elements
 from aotgrad.recording.indexed_order import laid_out_as_picked
+from aotgrad.recording.viewed_order import laid_out_as_viewed
 from aotgrad.tensors.symbols import SYM_TYPES
 from aotgrad.torch_versions import FakeTensorMode, OpOverload, aten, pytree
 
@@ -22,7 +24,7 @@ def may_be_laid_out(args: Sequence[object], result: torch.Tensor) -> bool:
     if result.dim() < 2 or result.layout is not torch.strided or not has_known_layout(result):
         return False
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.layout is torch.strided]
-    return all(map(has_known_layout, tensors)) and not all(tensor.is_contiguous() for tensor in tensors)
+    return all(map(has_known_layout, tensors)) and not all(map(_lies_plainly, tensors))
 
 
 def in_this_call(values: Any, fake_mode: FakeTensorMode) -> Any:
@@ -60,8 +62,8 @@ def lies_in_order(tensor: torch.Tensor) -> bool:
     if tensor.layout is not torch.strided or not tensor.dim():
         return True
     if tensor.dim() < 2 or not has_known_layout(tensor):
-        return not has_gaps(tensor)
-    return tensor.is_contiguous()
+        return not has_gaps(tensor) and not may_be_read_otherwise(tensor)
+    return _lies_plainly(tensor)
 
 
 def has_gaps(tensor: torch.Tensor) -> bool:
@@ -98,11 +100,16 @@ def refuse_normal(drawn: torch.Tensor) -> None:
         raise Unsupported("normal_ draws into a tensor that has gaps in memory", "draw into one without, and copy it")
 
 
-def corrected(func: OpOverload, args: Sequence[object], result: Any, fake_mode: FakeTensorMode) -> Any:
+def corrected(
+    func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object], result: Any, fake_mode: FakeTensorMode
+) -> Any:
     """The result of a fake kernel, with the layout and the dtype that the operator's own kernel gives."""
     rule = _CORRECTIONS.get(func)
-    if rule is None:
-        return result
+    corrected_by_rule = result if rule is None else _corrected_by(rule, args, result, fake_mode)
+    return laid_out_by_elements(func, args, kwargs, corrected_by_rule)
+
+
+def _corrected_by(rule: Callable[..., Any], args: Sequence[object], result: Any, fake_mode: FakeTensorMode) -> Any:
     result = rule(result, *args)
     if fake_mode.shape_env is None:
         return result
@@ -130,7 +137,7 @@ def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[Any], dims: Se
     """A roll on CPUs lies as a concatenation of two parts, of which one may be empty; torch's rule in Python
     indexes."""
     is_known = has_known_layout(x) and all(isinstance(shift, int) for shift in shifts)
-    if x.device.type != "cpu" or not is_known or not x.numel() or not dims or x.is_contiguous():
+    if x.device.type != "cpu" or not is_known or not x.numel() or not dims or _lies_plainly(x):
         return result
     for shift, dim in zip(shifts, dims, strict=True):
         start = -shift % x.size(dim)
@@ -209,14 +216,34 @@ def memory_format_of(x: torch.Tensor) -> torch.memory_format:
 
 
 def _format_seen(x: torch.Tensor, innermost: torch.memory_format) -> torch.memory_format:
-    """The memory format read off strides, which may have holes; contiguous where the channels are not innermost."""
+    """The memory format read off strides, which may have holes; contiguous where the channels are not innermost.
+
+    Sizes that vary count as in this call.
+    """
+    sizes, strides = [*map(_now, x.shape)], [*map(_now, x.stride())]
+    if None in sizes or None in strides:
+        return torch.contiguous_format
     least, order = 1, (1, *range(x.dim() - 1, 1, -1), 0)
     for dim in order:
-        is_ambiguous = dim == 0 and least == x.stride(1)  # one channel, or images of one element
-        if x.stride(dim) < least or not x.size(dim) or is_ambiguous:
+        is_ambiguous = dim == 0 and least == strides[1]  # one channel, or images of one element
+        if strides[dim] < least or not sizes[dim] or is_ambiguous:
             return torch.contiguous_format
-        least = x.stride(dim) * x.size(dim)
+        least = strides[dim] * sizes[dim]
     return innermost
+
+
+def _looks_innermost(x: torch.Tensor) -> bool:
+    """True if a convolution takes its channels for innermost: it may do so of a contiguous one, if there is one."""
+    return x.dim() in _INNERMOST and _format_seen(x, _INNERMOST[x.dim()]) is _INNERMOST[x.dim()]
+
+
+def may_be_read_otherwise(x: torch.Tensor) -> bool:
+    """True if it looks so for the stride along a single element alone, which another may have otherwise."""
+    return _looks_innermost(x) and any(isinstance(size, int) and size == 1 for size in x.shape)
+
+
+def _lies_plainly(x: torch.Tensor) -> bool:
+    return x.is_contiguous() and not _looks_innermost(x)
 
 
 def _by_format(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
@@ -225,6 +252,11 @@ def _by_format(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tenso
         return result
     innermost = _INNERMOST.get(x.dim())
     return _laid_out_as(result, torch.contiguous_format if innermost is None else _format_seen(x, innermost))
+
+
+def _by_format_of_padded(result: torch.Tensor, _: object, x: torch.Tensor, *__: object) -> torch.Tensor:
+    """The result lies by the format of what was padded; torch's rule in Python asks the gradient that arrives."""
+    return _by_format(result, x)
 
 
 def _each_contiguous_on_cpus(result: Sequence[torch.Tensor], *_: object) -> Sequence[torch.Tensor]:
@@ -304,6 +336,9 @@ def _of_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
+    aten.replication_pad2d_backward.default: _by_format_of_padded,
+    aten.view.default: laid_out_as_viewed,
+    aten._unsafe_view.default: laid_out_as_viewed,
     aten.roll.default: _roll,
     aten.index.Tensor: laid_out_as_picked,
     aten.ldexp.Tensor: _as_scaled,
@@ -349,6 +384,22 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten._native_batch_norm_legit_no_training.default: _normalized,
     aten.native_batch_norm.default: _normalized,
     aten.native_batch_norm_backward.default: _gradient_of_normalized,
+    **dict.fromkeys(
+        (
+            *(aten.upsample_nearest2d.default, aten.upsample_nearest3d.default, aten.upsample_bilinear2d.default),
+            *(aten._upsample_nearest_exact2d.default, aten._upsample_nearest_exact3d.default),
+            *(aten.upsample_bicubic2d.default, aten.upsample_trilinear3d.default),
+            *(aten._upsample_bilinear2d_aa.default, aten._upsample_bicubic2d_aa.default),
+        ),
+        _by_format,
+    ),
+    **dict.fromkeys(
+        (
+            *(aten._softmax_backward_data.default, aten._log_softmax_backward_data.default),
+            *(aten.mse_loss_backward.default, aten.huber_loss_backward.default, aten.smooth_l1_loss_backward.default),
+        ),
+        _contiguous_on_cpus,
+    ),
     aten.native_layer_norm.default: _with_statistics,
     aten.native_group_norm.default: _normalized_by_groups,
     **dict.fromkeys((aten._unique2.default, aten.unique_consecutive.default, aten.unique_dim.default), _positions),
@@ -360,7 +411,7 @@ def order_of(wanted: object, found: torch.Tensor) -> list[int] | None:
     need not be, or where the wanted layout has gaps."""
     if not isinstance(wanted, torch.Tensor) or wanted.shape != found.shape or not wanted.numel():
         return None
-    if _significant(wanted) == _significant(found):
+    if _significant(wanted) == _significant(found) and _looks_innermost(wanted) == _looks_innermost(found):
         return None
     order = sorted(range(wanted.dim()), key=lambda dim: (-wanted.stride(dim), -wanted.shape[dim]))
     return order if wanted.permute(order).is_contiguous() else None

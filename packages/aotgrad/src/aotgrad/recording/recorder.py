@@ -329,7 +329,8 @@ class Recorder(TorchDispatchMode):
                 spread: torch.Tensor = aten.slice_scatter.default(written, result)
             self._values[self.node_of(spread)] = self.node_of(result)
             return spread
-        order = order_of(written, result)
+        called = in_this_call((written, result), self.fake_mode)
+        order = None if called is None else order_of(*called)
         return result if order is None else self._moved(result, order)
 
     def _run_rule(self, rule: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
@@ -415,7 +416,7 @@ class Recorder(TorchDispatchMode):
         result = taken(func, faked, faked_options)
         if result is not NotImplemented:
             return result
-        return corrected(func, args, func(*faked, **faked_options), self.fake_mode)
+        return corrected(func, args, kwargs, func(*faked, **faked_options), self.fake_mode)
 
     def _faked(self, func: OpOverload, value: object) -> Any:
         """The arguments with fake tensors in place of real ones from outside."""

@@ -293,7 +293,7 @@ class Noting(NotingDraws):
             self.journal.note(func, args, kwargs)
             result = taken(func, args, kwargs)
             if result is NotImplemented:
-                result = corrected(func, args, super().__torch_dispatch__(func, types, args, kwargs))
+                result = corrected(func, args, kwargs, super().__torch_dispatch__(func, types, args, kwargs))
             self._counts.note(func, result)
             return result
         finally:

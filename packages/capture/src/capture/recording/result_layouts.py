@@ -6,18 +6,20 @@ alone, because to look at their strides would fix them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from capture.recording.element_order import laid_out_by_elements
 from capture.recording.indexed_order import laid_out_as_picked
+from capture.recording.viewed_order import laid_out_as_viewed
 from capture.torch_versions import OpOverload, aten
 
 
-def corrected(func: OpOverload, args: Sequence[object], result: object) -> object:
+def corrected(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object], result: object) -> object:
     """The result of a fake kernel, laid out as the operator's own kernel lays it out."""
     rule = _CORRECTIONS.get(func)
-    return result if rule is None else rule(result, *args)
+    return laid_out_by_elements(func, args, kwargs, result if rule is None else rule(result, *args))
 
 
 def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torch.Tensor:
@@ -65,6 +67,11 @@ def _contiguous_on_cpus(result: torch.Tensor, *_: object) -> torch.Tensor:
 def _by_format_on_cpus(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
     """Laid out by the memory format that kernels see in the operand, which is contiguous where they see none."""
     return torch.empty_like(result, memory_format=_format_of(x)) if x.device.type == "cpu" and _known(x) else result
+
+
+def _by_format_of_padded(result: torch.Tensor, _: object, x: torch.Tensor, *__: object) -> torch.Tensor:
+    """Laid out by the format of what was padded; torch's rule in Python asks the gradient that arrives."""
+    return _by_format_on_cpus(result, x)
 
 
 def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: object) -> Sequence[torch.Tensor]:
@@ -125,7 +132,7 @@ def _rolled(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[object], dim
     """
     steps = [shift for shift in shifts if isinstance(shift, int)]
     is_known = _known(x) and len(steps) == len(dims)
-    if x.device.type != "cpu" or not is_known or not x.numel() or not dims or x.is_contiguous():
+    if x.device.type != "cpu" or not is_known or not x.numel() or not dims or _lies_plainly(x):
         return result
     for shift, dim in zip(steps, dims, strict=True):
         start = -shift % x.size(dim)
@@ -140,6 +147,11 @@ def _each_contiguous_on_cpus(results: Sequence[torch.Tensor], *_: object) -> obj
 def _known(x: torch.Tensor) -> bool:
     """True if no size or stride is a symbol: to look at one would fix it."""
     return all(isinstance(number, int) for number in (*x.shape, *x.stride()))
+
+
+def _lies_plainly(x: torch.Tensor) -> bool:
+    """True if it is contiguous, and no stride along a single element makes it look as if channels were innermost."""
+    return x.is_contiguous() and _format_of(x) is torch.contiguous_format
 
 
 _INNERMOST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -183,6 +195,9 @@ _CORRECTIONS: dict[object, Callable[..., object]] = {
         ),
         _contiguous,
     ),
+    aten.replication_pad2d_backward.default: _by_format_of_padded,
+    aten.view.default: laid_out_as_viewed,
+    aten._unsafe_view.default: laid_out_as_viewed,
     aten.roll.default: _rolled,
     aten.index.Tensor: laid_out_as_picked,
     aten.ldexp.Tensor: _as_scaled,
@@ -191,6 +206,22 @@ _CORRECTIONS: dict[object, Callable[..., object]] = {
     aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
     aten.rrelu_with_noise.default: _contiguous,
     aten.rrelu_with_noise_backward.default: _as_noise,
+    **dict.fromkeys(
+        (
+            *(aten.upsample_nearest2d.default, aten.upsample_nearest3d.default, aten.upsample_bilinear2d.default),
+            *(aten._upsample_nearest_exact2d.default, aten._upsample_nearest_exact3d.default),
+            *(aten.upsample_bicubic2d.default, aten.upsample_trilinear3d.default),
+            *(aten._upsample_bilinear2d_aa.default, aten._upsample_bicubic2d_aa.default),
+        ),
+        _by_format_on_cpus,
+    ),
+    **dict.fromkeys(
+        (
+            *(aten._softmax_backward_data.default, aten._log_softmax_backward_data.default),
+            *(aten.mse_loss_backward.default, aten.huber_loss_backward.default, aten.smooth_l1_loss_backward.default),
+        ),
+        _contiguous_on_cpus,
+    ),
     aten.native_layer_norm.default: _with_statistics,
     aten.native_group_norm.default: _normalized_by_groups,
     aten.native_dropout_backward.default: _as_products_on_cpus,

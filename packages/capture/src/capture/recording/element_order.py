@@ -1,0 +1,226 @@
+"""How results of operators by elements lie in memory, where a dimension has one element.
+
+A kernel goes over its operands by one iterator.  It asks first whether all are contiguous, then whether the channels of
+all are innermost, then whether all lie alike, and only then orders the dimensions by all strides.  Fakes ask otherwise,
+and differ where a dimension has one element: it may have any stride, by which a convolution behind it tells what format
+its operand has.
+Must not know: recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from functools import cache
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+import torch
+
+_Numbers: TypeAlias = Sequence[int]
+_Layout: TypeAlias = tuple[_Numbers, _Numbers]
+"""Sizes and strides."""
+
+
+class _Kind(Enum):
+    """The iterations of kernels."""
+
+    TOGETHER = auto()
+    BESIDE_NUMBERS = auto()
+    """Beside a number that stands as a tensor without dimensions: operands have not all one shape then."""
+    TURNED = auto()
+    """Over the operands in the opposite order."""
+    ALIKE = auto()
+    """Into a tensor made to lie as the first operand."""
+    CONTIGUOUS = auto()
+    """Into a contiguous tensor."""
+
+
+def laid_out_by_elements(func: Any, args: Sequence[object], kwargs: Mapping[str, object], result: Any) -> Any:
+    """The result of a fake kernel as the operator's own kernel lays it out, if that goes by elements.
+
+    Sizes that vary count as in this call, by which no guard comes about.
+    """
+    several = result if isinstance(result, (tuple, list)) else (result,)
+    if not any(map(_has_single, several)) or (kind := _kind(func)) is None:
+        return result
+    operands = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
+    if kind is _Kind.ALIKE:
+        operands = operands[:1] if kwargs.get("memory_format") in (None, torch.preserve_format) else []
+    elif _stands_number(func, args):
+        kind = _Kind.BESIDE_NUMBERS
+    if not operands:
+        return result
+    laid = [_laid_out(each, operands, kind) if _has_single(each) else each for each in several]
+    return type(result)(laid) if isinstance(result, (tuple, list)) else laid[0]
+
+
+def _has_single(result: object) -> bool:
+    return (
+        isinstance(result, torch.Tensor)
+        and result.dim() > 1
+        and any(type(size) is int and size == 1 for size in result.shape)
+    )
+
+
+@cache
+def _kind(func: Any) -> _Kind | None:
+    returned, name = func._schema.returns, func._schema.name.removeprefix("aten::")
+    if func.namespace != "aten" or func._schema.is_mutable or any(each.alias_info is not None for each in returned):
+        return None
+    if name in _ALIKE:
+        return _Kind.ALIKE
+    if name in _CONTIGUOUS or str(func) == "aten.pow.Scalar":
+        return _Kind.CONTIGUOUS
+    if name in _OTHERS or (torch.Tag.pointwise not in func.tags and name not in _WITHOUT_A_TAG):
+        return None
+    if "scalar" in func._overloadname.lower() and name not in _OF_NUMBERS:
+        return _Kind.BESIDE_NUMBERS
+    return _Kind.TURNED if name in _TURNED else _Kind.TOGETHER
+
+
+def _stands_number(func: Any, args: Sequence[object]) -> bool:
+    """True if a number is given in the place of a tensor."""
+    return any(place < len(args) and isinstance(args[place], _NUMBERS) for place in _places(func))
+
+
+_NUMBERS = (int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@cache
+def _places(func: Any) -> tuple[int, ...]:
+    """Where tensors stand among the arguments."""
+    arguments = enumerate(func._schema.arguments)
+    return tuple(place for place, each in arguments if isinstance(each.type, torch.TensorType))
+
+
+_ALIKE = frozenset((
+    "clone", "_to_copy", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
+    "randint_like", "flip", "sort", "deg2rad", "rad2deg", "frexp", "hardtanh", "nan_to_num", "_conj_physical",
+))  # fmt: skip
+"""Operators that make a tensor as another lies: with its strides where it is dense."""
+_CONTIGUOUS = frozenset(("masked_fill", "mvlgamma", "_log_softmax", "triu", "tril", "renorm", "normal"))
+_OTHERS = frozenset((
+    "angle", "ldexp", "isinf", "isfinite", "log_sigmoid_forward", "rrelu_with_noise", "rrelu_with_noise_backward",
+    "rrelu_with_noise_functional",
+))  # fmt: skip
+"""Operators by elements that are made of others, or have rules of their own."""
+_WITHOUT_A_TAG = frozenset(("floor_divide", "rsub", "polar", "complex"))
+_TURNED = frozenset(("threshold_backward", "rsub"))
+_OF_NUMBERS = frozenset(("lerp", "pow"))
+"""Operators of which kernels take numbers as they are."""
+
+
+def _laid_out(result: torch.Tensor, operands: Sequence[torch.Tensor], kind: _Kind) -> torch.Tensor:
+    given = [_in_this_call(each) for each in (result, *operands)]
+    known = [each for each in given if each is not None]
+    if len(known) < len(given) or result.layout is not torch.strided or 0 in known[0][0]:
+        return result
+    (shape, found), *layouts = known
+    if _lie_alike(shape, layouts, kind):
+        now, strides = layouts[0][1], operands[0].stride()
+    else:
+        order = _order(shape, layouts[::-1] if kind is _Kind.TURNED else layouts, kind)
+        now, strides = _dense(shape, order), ()
+    if list(now) == list(found):
+        return result
+    # The sizes themselves, of which some may vary.
+    return result.new_empty_strided(result.shape, strides or _dense(result.shape, order))
+
+
+def _lie_alike(shape: _Numbers, operands: Sequence[_Layout], kind: _Kind) -> bool:
+    """True if the result has the strides of the operands: dense ones, which are in no format."""
+    (sizes, strides), *others = operands
+    if kind in (_Kind.BESIDE_NUMBERS, _Kind.CONTIGUOUS) or list(sizes) != list(shape):
+        return False
+    if any(each != operands[0] for each in others):
+        return False
+    return _is_dense(sizes, strides) and (kind is _Kind.ALIKE or _format(shape, operands) is None)
+
+
+def _order(shape: _Numbers, operands: Sequence[_Layout], kind: _Kind) -> _Numbers:
+    """The dimensions from the outermost to the innermost."""
+    if kind is _Kind.CONTIGUOUS:
+        return range(len(shape))
+    is_one_shape = all(list(sizes) == list(shape) for sizes, _ in operands)
+    if kind in (_Kind.TOGETHER, _Kind.TURNED) and is_one_shape and (order := _format(shape, operands)):
+        return order
+    return _by_strides(shape, [_along(shape, each) for each in operands])
+
+
+def _format(shape: _Numbers, operands: Sequence[_Layout]) -> _Numbers | None:
+    """The order of the dimensions in the format that all operands have: contiguous, or with the channels innermost."""
+    for order in ((0, 1, 2, 3), (0, 2, 3, 1)) if len(shape) == 4 else (tuple(range(len(shape))),):
+        if all(_lies_in(order, *each) for each in operands):
+            return order
+    return None
+
+
+def _lies_in(order: _Numbers, sizes: _Numbers, strides: _Numbers) -> bool:
+    step = 1
+    for dim in reversed(order):
+        if sizes[dim] != 1:
+            if strides[dim] != step:
+                return False
+            step *= sizes[dim]
+    return True
+
+
+def _is_dense(sizes: _Numbers, strides: _Numbers) -> bool:
+    return _lies_in(sorted(range(len(sizes)), key=lambda dim: strides[dim], reverse=True), sizes, strides)
+
+
+def _along(shape: _Numbers, operand: _Layout) -> _Numbers:
+    """The strides of an operand that is spread over a shape: none where it has one and the shape several."""
+    dims = zip_longest(reversed(shape), reversed(operand[0]), reversed(operand[1]), fillvalue=None)
+    spread = [0 if own is None or stride is None or size != own == 1 else stride for size, own, stride in dims]
+    return spread[::-1]
+
+
+def _by_strides(shape: _Numbers, operands: Sequence[_Numbers]) -> _Numbers:
+    """The dimensions ordered by the strides of the operands, of which the first ones decide."""
+    order = list(reversed(range(len(shape))))
+    for start in range(1, len(shape)):
+        at = start
+        for other in reversed(range(start)):
+            is_outer = _is_outer(order[other], order[at], shape, operands)
+            if is_outer:
+                order[other], order[at] = order[at], order[other]
+                at = other
+            elif is_outer is False:
+                break
+    return order[::-1]
+
+
+def _is_outer(one: int, other: int, shape: _Numbers, operands: Sequence[_Numbers]) -> bool | None:
+    """True if the one dimension lies outside the other; None if no operand tells."""
+    for strides in operands:
+        if not strides[one] or not strides[other]:
+            continue
+        if strides[one] != strides[other]:
+            return strides[one] > strides[other]
+        if shape[one] > shape[other]:
+            return True
+    return None
+
+
+def _dense(shape: _Numbers, order: _Numbers) -> _Numbers:
+    strides, step = [1] * len(shape), 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step *= shape[dim]
+    return strides
+
+
+def _in_this_call(tensor: torch.Tensor) -> _Layout | None:
+    """Sizes and strides; nothing where one depends on data, or happens to be one in this call alone."""
+    varying = [size for size in tensor.shape if isinstance(size, torch.SymInt)]
+    sizes, strides = [*map(_now, tensor.shape)], [*map(_now, tensor.stride())]
+    if any(_now(size) in (None, 1) for size in varying) or None in sizes or None in strides:
+        return None
+    return sizes, strides  # type: ignore[return-value]
+
+
+def _now(number: int | torch.SymInt) -> int | None:
+    hint: int | None = number.node.hint if isinstance(number, torch.SymInt) else number
+    return hint
