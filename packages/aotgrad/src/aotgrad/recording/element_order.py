@@ -45,6 +45,8 @@ def laid_out_by_elements(func: Any, args: Sequence[object], kwargs: Mapping[str,
     if not any(map(_has_single, several)) or (kind := _kind(func)) is None:
         return result
     operands = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
+    if all(map(_is_in_plain_order, (*several, *operands))):
+        return result
     if kind is _Kind.ALIKE:
         operands = operands[:1] if kwargs.get("memory_format") in (None, torch.preserve_format) else []
     elif _stands_number(func, args):
@@ -61,6 +63,19 @@ def _has_single(result: object) -> bool:
         and result.dim() > 1
         and any(type(size) is int and size == 1 for size in result.shape)
     )
+
+
+def _is_in_plain_order(value: object) -> bool:
+    """True for a tensor that lies in the order of its dimensions, those of one element too: kernels have most of these,
+    and make nothing else of them."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return False
+    step = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if type(size) is not int or type(stride) is not int or stride != step:
+            return False
+        step *= size
+    return True
 
 
 @cache
