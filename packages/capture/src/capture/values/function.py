@@ -12,8 +12,9 @@ from types import (
 )
 from typing import Any
 
+from capture._engine import Outside
 from capture.guards.kinds import GuardKind
-from capture.guards.sources import AttrSource, DictSource, KeySource, Source
+from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource, Source
 from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize, type_attribute
 from capture.values.bound_methods import BOUND, attribute_of_bound
@@ -218,6 +219,10 @@ class BoundMethod(Value):
         return self.function.describe()
 
 
+def _is_of_a_protocol(name: str) -> bool:
+    return len(name) > 4 and name.startswith("__") and name.endswith("__")
+
+
 class BuiltinValue(Value):
     """A function without Python code, or one of torch's that the graph records whole; ``receiver`` if it is bound."""
 
@@ -249,23 +254,29 @@ class BuiltinValue(Value):
             return attribute_of_bound(ctx, self.function, self.receiver, name)
         if self.receiver is not None and name == "__self__":
             return self.receiver
-        if self.receiver is None and isinstance(self.function, functools._lru_cache_wrapper):
-            return self._of_memoised(ctx, name)
+        if isinstance(self.function, Outside) and name not in vars(self.function) and not _is_of_a_protocol(name):
+            path = AttrSource(self._place(), "callable")  # what it calls has the others, as they are now
+            return ctx.wrap(self.function.callable, path).attribute(ctx, name)
+        if isinstance(self.function, (functools._lru_cache_wrapper, Outside)):
+            return self._kept(ctx, name)
         try:
             # What is in C says the same in every call.
             return ctx.literal(getattr(self.function, name))
         except AttributeError as error:
             ctx.throw(AttributeError, *error.args)
 
-    def _of_memoised(self, ctx: Tracer, name: str) -> Value:
-        """An attribute of a function that remembers its answers, to which programs add their own."""
+    def _place(self) -> Source:
+        return self.source or ConstSource(self.function, self.describe())
+
+    def _kept(self, ctx: Tracer, name: str) -> Value:
+        """An attribute of a function to which programs add their own."""
         if name == "__dict__":
             return ctx.stop(Kind.ATTRIBUTE, f"the `__dict__` of {self.describe()} is read")
+        entry = KeySource(DictSource(self._place()), name)
         held = vars(self.function)
-        if name in held and self.source is not None:
-            return ctx.wrap(held[name], KeySource(DictSource(self.source), name))
-        if self.source is not None:
-            ctx.guard(KeySource(DictSource(self.source), name), GuardKind.ABSENT)
+        if name in held:
+            return ctx.wrap(held[name], entry)
+        ctx.guard(entry, GuardKind.ABSENT)
         try:
             return ctx.literal(getattr(self.function, name))
         except AttributeError as error:

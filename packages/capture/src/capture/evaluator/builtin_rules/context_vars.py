@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 
 from capture.evaluator.builtin_rules.registry import rule
+from capture.guards.sources import ConstSource
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import NONE
@@ -23,7 +24,8 @@ def get(ctx: Tracer, var: ContextVarValue, default: Value | None = None) -> Valu
         fallback: object = var.var.get()
     except LookupError:
         ctx.throw(LookupError, var)
-    return ctx.literal(fallback)
+    # By no path that code has: what it holds may change all the same.
+    return ctx.wrap(fallback, ConstSource(fallback, f"the default of {var.describe()}"))
 
 
 @rule(contextvars.ContextVar.set, kinds=(ContextVarValue, None))
