@@ -181,9 +181,7 @@ def test_an_attribute_error_on_the_way_leads_to_the_class_as_in_cpython(check, x
             found = type(error), str(error), error.__context__
         return a + 1, found, hasattr(ANSWERING[kind], name) if kind != "another error" else None
 
-    # What a descriptor of a class of tuples gives is asked of CPython, twice.
-    breaks = 2 if (kind, name) == ("tuple", "other") else 0
-    check(program, x, breaks=breaks)
+    check(program, x)
 
 
 def test_a_class_that_answers_later_is_noticed(x):

@@ -64,6 +64,7 @@ from capture.torch_versions import (
     set_eval_frame,
 )
 from capture.values import default_devices
+from capture.values.slots import has_code_for
 
 _TRIES = 5
 """The number of times that an error has to come before it is a mistake of ours, where other threads may be the
@@ -243,7 +244,7 @@ def _is_transformed() -> bool:
     shown each tensor that autograd keeps, of which compiled code keeps others.  Graphs are modules, too: what they are
     may be told by code of the program's that reads all attributes of modules.
     """
-    if isinstance(torch.nn.Module.__getattribute__, FunctionType):
+    if has_code_for(torch.nn.Module, "__getattribute__"):
         return True
     if maybe_current_level() is not None or len_torch_dispatch_stack() > 0:
         return True

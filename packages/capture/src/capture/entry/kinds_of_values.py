@@ -23,6 +23,7 @@ from capture.evaluator.builtin_rules import (
     cuda_devices,
     custom_functions,
     decorators,
+    descriptors,
     dynamic_floats,
     environment,
     exceptions,
@@ -145,7 +146,7 @@ KINDS: dict[str, Parts] = {
     "exceptions": Parts((exception, exception_group), rules=(exceptions,), builds=(built_objects, effects)),
     "functions, classes and namespaces": Parts(
         (function, partial, existing_classes),
-        rules=(decorators, environment, left_to_python, memoised, notices, signatures),
+        rules=(decorators, descriptors, environment, left_to_python, memoised, notices, signatures),
         builds=(callables, plain, effects),
     ),
     "classes that captured code defines": Parts((made_class,), wraps=(), rules=(classes,), builds=(callables,)),

@@ -71,6 +71,7 @@ from capture.values.partial import partial_found
 from capture.values.scalar import ScalarValue
 from capture.values.scripted import ScriptedValue
 from capture.values.sequence import SliceValue
+from capture.values.slots import has_code_for
 from capture.values.tensor import TensorValue
 from capture.values.triton_kernel import HostFunction, KernelValue
 from capture.values.user_object import UserObject, instance_dict
@@ -365,7 +366,7 @@ def wrap_outside(ctx: World, obj: Outside, source: Source) -> Value:
 
 @wraps(ModuleType)
 def wrap_python_module(ctx: World, obj: ModuleType, source: Source) -> Value:
-    if isinstance(type(obj).__getattribute__, FunctionType):
+    if has_code_for(type(obj), "__getattribute__"):
         # Whatever is read from it is an answer of the program's own code.
         return wrap_user_object(ctx, obj, source)
     return PythonModuleValue(obj, same_object(ctx, obj, source))

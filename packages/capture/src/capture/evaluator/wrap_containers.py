@@ -122,7 +122,7 @@ def wrap_dict(ctx: World, obj: dict[object, object], source: Source) -> Value:
 def _entries(ctx: World, obj: dict[object, object], source: Source) -> list[tuple[object, object]]:
     """The entries of a real mapping, in its own order and past the methods of a subclass."""
     # An OrderedDict has its order in a list of its own, of which ``dict.__iter__`` knows nothing.
-    keys: Any = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+    keys: Any = collections.OrderedDict if issubclass(type(obj), collections.OrderedDict) else dict
     try:
         return [(key, dict.__getitem__(obj, key)) for key in keys.__iter__(obj)]
     except (KeyError, RuntimeError):  # changed by methods of ``dict``, which keep no order

@@ -385,7 +385,7 @@ def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
 def own_attribute(ctx: Tracer, value: Value, held: Mapping[str, object], name: str) -> Value | None:
     """The object's own attribute, found before its class is asked; None where it has no such, which is relied on."""
     kind = type(held_by(value.python_type(), name))
-    if hasattr(kind, "__set__") or hasattr(kind, "__delete__"):
+    if held_by(kind, "__get__") is not None and any(held_by(kind, each) for each in ("__set__", "__delete__")):
         return None
     if value.source is None:
         ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {value.describe()} is read")
@@ -406,11 +406,11 @@ def or_else_asked(ctx: Tracer, value: Value, name: str, read: Callable[[], _Read
     except UserRaised as raised:
         cls = value.python_type()
         ctx.rely_on_member(cls, "__getattr__")
-        handler = held_by(cls, "__getattr__")
-        if handler is None or not issubclass(raised.value.python_type(), AttributeError):
+        if held_by(cls, "__getattr__") is None or not issubclass(raised.value.python_type(), AttributeError):
             raise
         raised.was_caught()
-    return ctx.call(ctx.literal(handler), [value, ctx.literal(name)])
+    handler = ctx.call_builtin(bind_special, [value, ctx.literal("__getattr__")], {})
+    return ctx.call(handler, [ctx.literal(name)])
 
 
 def throw_as(ctx: Tracer, function: Callable[..., object], *args: object) -> NoReturn:
@@ -442,4 +442,9 @@ def type_name(cls: type) -> str:
 
 def bind_member(obj: object, cls: type, name: str) -> object:
     """``obj.name`` where only the type knows it; the rules give it a symbolic meaning."""
+    return getattr(obj, name)
+
+
+def bind_special(obj: object, name: str) -> object:
+    """The special method of this name as the class has it for an object; the rules give it a symbolic meaning."""
     return getattr(obj, name)

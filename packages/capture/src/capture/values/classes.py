@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import FunctionType
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 import torch
 
-from capture._engine import Outside, Region
 from capture.guards.kinds import GuardKind
-from capture.guards.sources import AttrSource, ConstSource, DictSource, GetitemSource, KeySource, Source
+from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource, Source
 from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import (
@@ -32,11 +31,14 @@ from capture.values.base import (
     root_package,
     trusted,
 )
-from capture.values.bound_methods import BOUND
-from capture.values.constant import ConstantValue
-from capture.values.function import BoundMethod, BuiltinValue, NamespaceValue
+from capture.values.constant import NONE, ConstantValue
+from capture.values.descriptors import bind, get, member_of, special
+from capture.values.function import NamespaceValue
 from capture.values.instance_dict import dict_to_read
 from capture.values.own_methods import is_asked_for_what_is_missing, own_method
+from capture.values.slots import binds_by_code, has_code_for, is_descriptor_class, is_read_first, takes_assignments
+
+_OF_C = (GetSetDescriptorType, MemberDescriptorType)
 
 
 class ClassValue(Value):
@@ -79,9 +81,11 @@ class ClassValue(Value):
         ctx.rely_on_member(self.cls, name)
         ctx.rely_on_member(type(self.cls), name)
         metaclass, of_metaclass = _static_lookup(type(self.cls), name)
-        # A data descriptor of the metaclass comes before members of the class.
-        if isinstance(of_metaclass, property) and not isinstance(type(self.cls).__getattribute__, FunctionType):
-            return or_else_asked(ctx, self, name, lambda: _bind_to_class(ctx, of_metaclass, metaclass, name, self))
+        if has_code_for(type(self.cls), "__getattribute__"):
+            ctx.stop(Kind.CLASS_ATTRIBUTE, f"`{name}` of {self.describe()} is found by code of its metaclass")
+        # A data descriptor of the metaclass comes before members of the class; those of C are asked below.
+        if is_read_first(of_metaclass) and not isinstance(of_metaclass, _OF_C):
+            return self._of_metaclass(ctx, metaclass, of_metaclass, name)
         if name in ("__name__", "__qualname__", "__module__", "__doc__") and metaclass is type:
             rely_on_names(ctx, self.cls, name)
             return ctx.literal(getattr(self.cls, name))
@@ -93,24 +97,32 @@ class ClassValue(Value):
             self.is_shown = True
             if self.written:
                 ctx.stop(Kind.CLASS_ATTRIBUTE, f"all attributes of {self.describe()} are read after some were written")
-        if _runs_code(self.cls, name):
-            ctx.stop(Kind.CLASS_ATTRIBUTE, f"`{name}` of {self.describe()} is computed by code of its own")
+        owner, held = _static_lookup(self.cls, name)
+        if _is_bound_here(held):
+            return or_else_asked(ctx, self, name, lambda: get(ctx, member_of(ctx, owner, name, held), None, self))
+        if name not in vars(owner) and binds_by_code(of_metaclass):
+            rely_on_no_member(ctx, self.cls.__mro__ or (), name)
+            return self._of_metaclass(ctx, metaclass, of_metaclass, name)
         if is_asked_for_what_is_missing(type(self.cls)) and self._is_without(name):
             rely_on_no_member(ctx, (*(self.cls.__mro__ or ()), *metaclass.__mro__), name)
-            handler = held_by(type(self.cls), "__getattr__")
-            return ctx.call(ctx.literal(handler), [self, ConstantValue(name)])
+            handler = special(ctx, self, "__getattr__")
+            assert handler is not None
+            return ctx.call(handler, [ConstantValue(name)])
+        return self._as_it_is(ctx, metaclass, name)
+
+    def _of_metaclass(self, ctx: Tracer, owner: type, member: object, name: str) -> Value:
+        """A member of the metaclass, bound to the class as to any object."""
+        return or_else_asked(ctx, self, name, lambda: bind(ctx, member, owner, name, self))
+
+    def _as_it_is(self, ctx: Tracer, metaclass: type, name: str) -> Value:
+        """The member of the real class, where no code has a say in it."""
         try:
             found = getattr(self.cls, name)
         except AttributeError as error:
             rely_on_no_member(ctx, self.cls.__mro__ or (), name)
             rely_on_no_member(ctx, metaclass.__mro__, name)
             ctx.throw(AttributeError, *error.args)
-        # ``getattr`` has bound it to the real class already: the function is taken from what is held, and bound to this
-        # value.
-        _, static = _static_lookup(self.cls, name)
-        if isinstance(static, classmethod):
-            return BoundMethod(self, ctx.wrap(static.__func__, self._member(name, "__func__")))
-        return ctx.wrap(found, self._member(name)) if self.source is not None else ctx.literal(found)
+        return ctx.wrap(found, AttrSource(self.source, name)) if self.source is not None else ctx.literal(found)
 
     def _is_without(self, name: str) -> bool:
         nothing = object()
@@ -131,8 +143,8 @@ class ClassValue(Value):
         # A member is simple where nobody but who reads it takes notice: no special name, no descriptor on either side,
         # and no metaclass that has the name.
         simple = not (name.startswith("__") and name.endswith("__")) and not hasattr(type(self.cls), name)
-        simple = simple and not any(hasattr(type(held), special) for special in ("__set__", "__delete__"))
-        simple = simple and (value is None or not hasattr(value.python_type(), "__get__"))
+        simple = simple and not takes_assignments(held)
+        simple = simple and (value is None or not is_descriptor_class(value.python_type()))
         # ``is_shown``: somebody holds the ``__dict__``, which would not show what is written here.
         shown = self.is_shown or ctx.effects.shows_classes
         if not simple or not _has_plain_instances(self.cls) or shown or self.source is None:
@@ -147,13 +159,6 @@ class ClassValue(Value):
         ctx.changed(self)
         self.written[name] = value
 
-    def _member(self, *names: str) -> Source:
-        assert self.source is not None
-        path: Source = self.source
-        for name in names:
-            path = AttrSource(path, name)
-        return path
-
     def describe(self) -> str:
         return f"the class `{module_name(self.cls)}.{self.cls.__qualname__}`"
 
@@ -166,15 +171,17 @@ def rely_on_names(ctx: Tracer, cls: type, *names: str) -> None:
 
 
 def is_set_by_code(ctx: Tracer, receiver: Value, cls: type, name: str, value: Value | None) -> bool:
-    """True if a ``__setattr__`` or ``__delattr__`` in Python has done it for an object of ``cls``.
+    """True if a ``__setattr__`` or ``__delattr__`` of the class's own has done it for an object of ``cls``.
 
     One in C is that of ``object`` or ``type``, which is the value's own ``plain_set``.
     """
-    setter = getattr(cls, "__setattr__" if value is not None else "__delattr__")
-    if not isinstance(setter, FunctionType):
+    hook = "__setattr__" if value is not None else "__delattr__"
+    if not has_code_for(cls, hook):
         return False
-    args = [receiver, ConstantValue(name)] if value is None else [receiver, ConstantValue(name), value]
-    ctx.call(ctx.literal(setter), args)
+    setter = special(ctx, receiver, hook)
+    ctx.call(
+        NONE if setter is None else setter, [ConstantValue(name)] if value is None else [ConstantValue(name), value]
+    )
     return True
 
 
@@ -211,14 +218,10 @@ def is_made_by_code(cls: type) -> bool:
     return bool(cls.__flags__ & _HEAP_TYPE)
 
 
-def _runs_code(cls: type, name: str) -> bool:
-    """True if Python code finds the attribute: of the metaclass, or of a descriptor other than torch's."""
-    _, held = _static_lookup(cls, name)
-    if isinstance(type(cls).__getattribute__, FunctionType):
-        return True
-    if root_package(type(held)) == "torch":
-        return False
-    return isinstance(getattr(type(held), "__get__", None), FunctionType)
+def _is_bound_here(member: object) -> bool:
+    """True if a member is bound to the value of its class, and not to the real one: by code other than torch's."""
+    is_classmethod = isinstance(member, classmethod) and not binds_by_code(member)
+    return is_classmethod or (binds_by_code(member) and root_package(type(member)) != "torch")
 
 
 def _static_lookup(cls: type, name: str) -> tuple[type, object]:
@@ -264,7 +267,7 @@ class PythonModuleValue(Value):
         handler = names.get("__getattr__")
         # A module's own ``__getattr__`` is asked for what is missing only.
         is_known = name in names or hasattr(type(self.module), name)
-        if isinstance(handler, FunctionType) and not is_known and not trusted(self.module):
+        if handler is not None and not is_known and not trusted(self.module):
             return self._ask(ctx, handler, name)
         try:
             found = getattr(self.module, name)
@@ -276,7 +279,7 @@ class PythonModuleValue(Value):
             ctx.stop(Kind.ATTRIBUTE, f"`{name}` of a module raises {type(error).__name__}")
         return ctx.wrap(found, AttrSource(self.source, name))
 
-    def _ask(self, ctx: Tracer, handler: FunctionType, name: str) -> Value:
+    def _ask(self, ctx: Tracer, handler: object, name: str) -> Value:
         """The answer of the module's own ``__getattr__`` for a name that the module has not."""
         entries = DictSource(self.source)
         ctx.guard(KeySource(entries, name), GuardKind.ABSENT)
@@ -312,72 +315,16 @@ class SuperValue(Value):
         for owner in behind:
             if name not in vars(owner):
                 continue
-            # An instance of a metaclass: a class, seen as an object.
-            if isinstance(receiver, ClassValue) and not of_class:
-                return _bind_to_class(ctx, vars(owner)[name], owner, name, receiver)
-            # A function of C that is read through a class stays unbound.
-            if of_class and type(vars(owner)[name]) in BOUND:
-                return ctx.literal(vars(owner)[name])
-            return bind(ctx, vars(owner)[name], owner, name, receiver)
+            # An instance of a metaclass is a class, seen as an object.
+            member = member_of(ctx, owner, name, vars(owner)[name])
+            return get(ctx, member, None if of_class else receiver, receiver if of_class else ctx.literal(order[0]))
+        if name in vars(super):
+            ctx.stop(Kind.SUPER, f"`{name}` of a `super` is read")
         rely_on_no_member(ctx, behind, name)
         return ctx.throw(AttributeError, f"'super' object has no attribute '{name}'")
-
-
-def _bind_to_class(ctx: Tracer, member: object, owner: type, name: str, cls: ClassValue) -> Value:
-    """A member of a metaclass seen through one of its classes."""
-    source = AttrSource(class_source(ctx, owner), name)
-    if isinstance(member, FunctionType):
-        return BoundMethod(cls, ctx.wrap(member, source))
-    if isinstance(member, property) and member.fget is not None:
-        return ctx.call(ctx.wrap(member.fget, AttrSource(source, "fget")), [cls])
-    return _bind_other(ctx, member, owner, name, cls)
-
-
-_FUNCTIONS = (FunctionType, Region, Outside)
-"""The kinds of functions that become methods of the object that they are read from."""
-
-
-def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path: Source | None = None) -> Value:
-    """A member of a class seen through an instance (or a subclass), by the protocol of descriptors."""
-    source = path or AttrSource(class_source(ctx, owner), name)
-    # In this order: what each kind of member becomes when it is read through an instance.
-    if isinstance(member, staticmethod):
-        return ctx.wrap(member.__func__, source)
-    if isinstance(member, classmethod):
-        target = receiver if isinstance(receiver, ClassValue) else ctx.literal(receiver.python_type())
-        return BoundMethod(target, ctx.wrap(member.__func__, AttrSource(source, "__func__")))
-    if isinstance(receiver, ClassValue) and isinstance(member, _FUNCTIONS):
-        return ctx.wrap(member, source)
-    if isinstance(member, property):
-        if member.fget is None:
-            cls = receiver.python_type()
-            ctx.throw(AttributeError, f"property '{name}' of '{cls.__qualname__}' object has no getter")
-        return ctx.call(ctx.wrap(member.fget, AttrSource(source, "fget")), [receiver])
-    if isinstance(member, _FUNCTIONS):
-        return BoundMethod(receiver, ctx.wrap(member, source))
-    # A static method by custom, though nothing says so.
-    if name == "__new__" and hasattr(member, "__get__"):
-        return ctx.literal(member.__get__(None, owner))
-    if hasattr(type(member), "__get__"):
-        return _bind_other(ctx, member, owner, name, receiver)
-    return ctx.wrap(member, source)
 
 
 def class_source(ctx: Tracer, cls: type) -> Source:
     source = ctx.literal(cls).source
     assert source is not None
     return source
-
-
-def _bind_other(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value) -> Value:
-    """Binds a member by its own ``__get__``: one of C's that only binds, or one in Python, which is evaluated."""
-    # By name, as some of these types have none that could be imported.
-    kind = type(member).__name__
-    if kind in ("method_descriptor", "wrapper_descriptor", "builtin_function_or_method", "_lru_cache_wrapper"):
-        return BuiltinValue(member, receiver=receiver)
-    getter = type(member).__get__
-    if isinstance(getter, FunctionType):
-        held = GetitemSource(AttrSource(class_source(ctx, owner), "__dict__"), name)  # past its ``__get__``
-        descriptor = ctx.wrap(member, held)
-        return ctx.call(ctx.literal(getter), [descriptor, receiver, ctx.literal(receiver.python_type())])
-    return ctx.stop(Kind.DESCRIPTOR, f"the attribute `{name}` of {receiver.describe()} is a descriptor of kind {kind}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from capture.guards.sources import ConstSource, Source
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, own_attribute, type_name
+from capture.values.base import Tracer, Value, held_by, module_name, own_attribute, type_name
 from capture.values.own_methods import own_method
 from capture.values.set_orders import UNKNOWN, rely_on_order
 
@@ -40,8 +40,14 @@ class ConstantValue(Value):
         if isinstance(self.value, enum.Enum):  # a member keeps attributes beside its value
             if name == "__dict__":
                 ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()} is read")
-            found = own_attribute(ctx, self, object.__getattribute__(self.value, "__dict__"), name)
+            kept = f"_{name}_" if name in ("name", "value") and self._is_kept(name) else name
+            found = own_attribute(ctx, self, object.__getattribute__(self.value, "__dict__"), kept)
         return found if found is not None else super().attribute(ctx, name)
+
+    def _is_kept(self, name: str) -> bool:
+        """True if ``name`` or ``value`` is that of ``Enum``, which reads an attribute of the member's own."""
+        getter = getattr(held_by(type(self.value), name), "fget", None)
+        return module_name(getter) == "enum" and f"_{name}_" in object.__getattribute__(self.value, "__dict__")
 
     def elements(self, ctx: Tracer) -> list[Value]:
         self.rely_on_order(ctx)

@@ -24,13 +24,14 @@ from capture.guards.kinds import GuardKind
 from capture.guards.sources import ArgSource, AttrSource, ClosureSource, Source
 from capture.reasons import Kind, Reason
 from capture.values.autograd_leaves import is_leaf
-from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, reachable, realize, settled
+from capture.values.base import LazyValue, Tracer, Value, module_name, reachable, realize, settled
 from capture.values.classes import ClassValue
 from capture.values.function import CellValue
 from capture.values.generator import SuspendableValue
 from capture.values.iterator import IteratorValue, OutsideIterator
 from capture.values.mapping import DictValue
 from capture.values.sequence import SequenceValue, SetValue
+from capture.values.slots import has_code_for
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
@@ -97,7 +98,7 @@ def require_quiet_end(ctx: Tracer, value: Value) -> None:
     if not _may_be_the_last(value.source):
         return
     obj = _object_of(ctx, value)
-    if isinstance(value, (LazyValue, UserObject)) and isinstance(held_by(type(obj), "__del__"), FunctionType):
+    if isinstance(value, (LazyValue, UserObject)) and has_code_for(type(obj), "__del__"):
         raise SkipFrame(
             Reason(Kind.FINALIZER, f"an object of class `{type(obj).__qualname__}` may end here, with its `__del__`")
         )

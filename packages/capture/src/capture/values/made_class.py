@@ -13,12 +13,13 @@ from typing import Any, NoReturn
 
 from capture.guards.sources import ConstSource, Source
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize, trusted, type_name
+from capture.values.base import Tracer, Value, held_by, realize, trusted, type_name
 from capture.values.classes import ClassValue, SuperValue
 from capture.values.constant import ConstantValue
 from capture.values.function import BuiltinValue, FunctionValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import TupleValue
+from capture.values.slots import is_descriptor_class
 from capture.values.user_object import UserObject, lookup
 
 _FIXED = (int, float, complex, bool, str, bytes, type(None), type(...))
@@ -151,7 +152,9 @@ def _dummy(ctx: Tracer, value: Value) -> object:
     if isinstance(value, TupleValue) and value.cls is tuple and (fixed := _fixed_items(ctx, value)) is not None:
         return fixed
     # `type()` would call its ``__set_name__``, and a read its ``__get__``: both are the program's code.
-    if isinstance(value, UserObject) and any(hasattr(value.cls, name) for name in ("__get__", "__set_name__")):
+    if isinstance(value, UserObject) and (
+        is_descriptor_class(value.cls) or held_by(value.cls, "__set_name__") is not None
+    ):
         ctx.stop(Kind.CLASS, f"{value.describe()} is told of the class that it becomes a member of")
     if isinstance(value, FunctionValue) and value.real is not None:
         return value.real
@@ -168,7 +171,7 @@ def _new_dummy(ctx: Tracer, value: Value) -> object:
         return FunctionType(value.code, {}, value.code.co_name, None, closure)
     if isinstance(value, MemberValue):
         return value.kind(*(_dummy(ctx, function) for function in value.functions))
-    if not hasattr(value.python_type(), "__get__"):
+    if not is_descriptor_class(value.python_type()):
         return _Held()
     return ctx.stop(Kind.CLASS, f"{value.describe()} becomes a member of a class")
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterator
-from types import FunctionType, MappingProxyType
+from types import MappingProxyType
 from typing import Any
 
 from capture.guards.kinds import GuardKind
 from capture.guards.sources import DictSource, KeySource, Source
 from capture.reasons import Kind
-from capture.values.base import NotConstant, Tracer, Value, realize, root_package, type_name
+from capture.values.base import NotConstant, Tracer, Value, held_by, module_name, realize, root_package, type_name
 from capture.values.constant import differs_from_itself
 from capture.values.sequence import TupleValue
+from capture.values.slots import has_code_for
 
 
 class ObjectKey:
@@ -63,8 +64,8 @@ def is_compared_by_code(key: object) -> bool:
     """True if looking for this key runs code of the program; that of an enum is known."""
     if isinstance(key, (tuple, frozenset)):
         return any(is_compared_by_code(item) for item in key)
-    members = (getattr(type(key), name) for name in ("__hash__", "__eq__"))
-    return any(isinstance(member, FunctionType) and member.__module__ != "enum" for member in members)
+    own = [held_by(type(key), name) for name in ("__hash__", "__eq__") if has_code_for(type(key), name)]
+    return any(member is not None and module_name(member) != "enum" for member in own)
 
 
 def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:

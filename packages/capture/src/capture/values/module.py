@@ -12,7 +12,7 @@ from capture._engine import Region
 from capture.guards.kinds import GuardKind
 from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize, type_name
+from capture.values.base import Tracer, Value, held_by, realize, type_name
 from capture.values.mapping import DictValue
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
@@ -103,7 +103,7 @@ class ModuleValue(UserObject):
 
     def _fallback(self, ctx: Tracer, name: str) -> Value:
         """A name that is no plain attribute, found in the tables as torch's ``__getattr__`` finds it."""
-        if getattr(self.cls, "__getattr__", None) is not TORCHS["__getattr__"]:
+        if held_by(self.cls, "__getattr__") is not TORCHS["__getattr__"]:
             return super()._fallback(ctx, name)
         found = self._in_tables(ctx, name)
         if found is None:
@@ -140,8 +140,8 @@ class ModuleValue(UserObject):
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         """A plain attribute is told by a look at the tables; for all others torch's own code is evaluated."""
-        setter = self.cls.__setattr__ if value is not None else self.cls.__delattr__
-        standard = setter is TORCHS["__setattr__" if value is not None else "__delattr__"]
+        hook = "__setattr__" if value is not None else "__delattr__"
+        standard = held_by(self.cls, hook) is TORCHS[hook]
         if standard and self.obj is not None and value is not None:
             value = realize(ctx, value)
             if isinstance(value, ModuleValue) or name in self.obj.__dict__.get("_parameters", {}):

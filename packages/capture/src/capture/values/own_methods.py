@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from types import FunctionType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import torch
@@ -85,10 +93,26 @@ def _found(operand: Any, names: tuple[str, ...]) -> str | None:
     return own_method(operand, *names)
 
 
+def is_programs(cls: type, *names: str) -> bool:
+    """True if a class has something of the program's by one of these names."""
+    return any(_is_programs(cls, name) for name in names)
+
+
 def _is_programs(cls: type, name: str) -> bool:
-    """True if the member is a function of the program's."""
-    member = held_by(cls, name)
-    return isinstance(member, FunctionType) and not trusted(member)
+    """True if the member is of the program's: a function, or anything else that C does not do."""
+    for owner in type.__getattribute__(cls, "__mro__"):
+        held = type.__getattribute__(owner, "__dict__")
+        if name in held:
+            member = held[name]
+            if isinstance(member, FunctionType):
+                return not trusted(member)
+            # Instances do not ask what a class is subscripted by.
+            is_other = member is not None and name != "__class_getitem__" and not isinstance(member, _OF_C)
+            return is_other and not trusted(owner)
+    return False
+
+
+_OF_C = (WrapperDescriptorType, MethodDescriptorType, BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType)
 
 
 def _is_made_by_item(obj: object, name: str) -> bool:
@@ -102,4 +126,6 @@ def _is_made_by_item(obj: object, name: str) -> bool:
     if member is None and is_asked_for_what_is_missing(type(obj)):
         return True
     function = getattr(member, "__func__", member)
-    return isinstance(function, FunctionType) and not trusted(function)
+    if isinstance(function, (type, BuiltinFunctionType, ClassMethodDescriptorType)):  # as `GenericAlias` is
+        return False
+    return function is not None and not trusted(function)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from capture.guards.sources import Source
 from capture.reasons import Kind
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, or_else_asked, own_attribute, realize, settled
 from capture.values.set_orders import UNKNOWN, Order, rely_on_order
+from capture.values.slots import has_code_for
 
 
 class SequenceValue(Value):
@@ -151,13 +151,14 @@ def field_names(cls: type) -> tuple[str, ...]:
 
 TUPLE_PROTOCOL = (
     *("__iter__", "__len__", "__getitem__", "__contains__", "__add__", "__mul__", "__rmul__", "__hash__"),
+    *("__radd__", "__iadd__", "__imul__"),
     *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__bool__"),
 )
 
 
 def require_plain_tuple(ctx: Tracer, cls: type) -> None:
     """Breaks the graph where instances of a class derived from ``tuple`` do not behave like tuples."""
-    own = next((name for name in TUPLE_PROTOCOL if isinstance(getattr(cls, name, None), FunctionType)), None)
+    own = next((name for name in TUPLE_PROTOCOL if has_code_for(cls, name)), None)
     if own is not None:
         ctx.stop(Kind.CONTAINER, f"`{cls.__qualname__}` is a class of tuples with a `{own}` of its own")
 

@@ -20,16 +20,17 @@ from capture.values.base import (
     LazyValue,
     Tracer,
     Value,
-    held_by,
     module_name,
     or_else_asked,
     realize,
     rely_on_no_member,
     type_name,
 )
-from capture.values.classes import bind, is_made_by_code, is_set_by_code, written_member
-from capture.values.constant import ConstantValue
+from capture.values.classes import is_made_by_code, is_set_by_code, written_member
+from capture.values.constant import NONE, ConstantValue
+from capture.values.descriptors import bind, member_of, put
 from capture.values.instance_dict import InstanceDict
+from capture.values.slots import has_code_for, is_read_first, takes_assignments
 
 _MISSING = object()
 _PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
@@ -75,10 +76,10 @@ class UserObject(Value):
     def _read(self, ctx: Tracer, name: str) -> Value | None:
         """The attribute by ``__getattribute__``; None where nobody has one of that name."""
         ctx.rely_on_member(self.cls, name)
-        getter: object = self.cls.__getattribute__
         # Its own ``__getattribute__`` runs first, and may call ``object``'s (``plain_attribute``).
-        if isinstance(getter, FunctionType):
-            return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
+        if has_code_for(self.cls, "__getattribute__"):
+            getter = self.special(ctx, "__getattribute__")
+            return ctx.call(NONE if getter is None else getter, [ConstantValue(name)])
         # A weak proxy's type is not the type of what it shows, so that nothing found on it would be right.
         if issubclass(self.cls, _PROXIES):
             ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()}, which stands for another object, is read")
@@ -94,7 +95,7 @@ class UserObject(Value):
         if name == "__dict__" and isinstance(member, (GetSetDescriptorType, MemberDescriptorType)):
             return self.instance_view(ctx)
         # Properties and slots come before the instance's dict; functions and plain members behind it.
-        if member is not _MISSING and is_data_descriptor(member):
+        if is_read_first(member):
             return self._data_descriptor(ctx, owner, member, name)
         if name in self.overlay:
             written = self.overlay[name]
@@ -125,7 +126,7 @@ class UserObject(Value):
         if self.source is None:
             return None
         # A guard would read the slot through that code, in every call.
-        if isinstance(self.cls.__getattribute__, FunctionType):
+        if has_code_for(self.cls, "__getattribute__"):
             ctx.stop(Kind.ATTRIBUTE, f"the slot `{name}` of {self.describe()} is read behind its `__getattribute__`")
         try:
             # Past any code of the class.
@@ -140,9 +141,8 @@ class UserObject(Value):
     def _fallback(self, ctx: Tracer, name: str) -> Value:
         """The answer of ``__getattr__``, or the error of a name that nobody has."""
         self.absent(ctx, name)
-        handler = held_by(self.cls, "__getattr__")
-        if handler is not None:
-            return ctx.call(ctx.literal(handler), [self, ConstantValue(name)])
+        if (handler := self.special(ctx, "__getattr__")) is not None:
+            return ctx.call(handler, [ConstantValue(name)])
         return ctx.throw(AttributeError, f"'{self._name_for_errors(name)}' object has no attribute '{name}'")
 
     def _name_for_errors(self, attribute: str) -> str:
@@ -202,7 +202,7 @@ class UserObject(Value):
 
     def _runs_code_for(self, name: str) -> bool:
         """True if reading the attribute asks the class first."""
-        return isinstance(self.cls.__getattribute__, FunctionType) or is_data_descriptor(lookup(self.cls, name)[1])
+        return has_code_for(self.cls, "__getattribute__") or is_read_first(lookup(self.cls, name)[1])
 
     def _class_path(self, ctx: Tracer, name: str) -> Source | None:
         """The path of a member of its class, by the class where that has a path, else by the object's type."""
@@ -252,13 +252,11 @@ class UserObject(Value):
         """``object.__setattr__`` and ``object.__delattr__``."""
         ctx.rely_on_member(self.cls, name)
         owner, member = lookup(self.cls, name)
-        if isinstance(member, property):
-            self._set_property(ctx, member, name, value)
-            return
         # A slot of a class statement only keeps; one of C (``__class__``, fields of exceptions) may check or convert.
         slot = isinstance(member, MemberDescriptorType)
-        if member is not _MISSING and is_data_descriptor(member) and not (slot and is_made_by_code(owner)):
-            ctx.stop(Kind.DESCRIPTOR, f"the attribute `{name}` of {self.describe()} is assigned through a descriptor")
+        if takes_assignments(member) and not (slot and is_made_by_code(owner)):
+            put(ctx, member_of(ctx, owner, name, member), self, value)
+            return
         # ``__slots__`` without a ``__dict__``.
         if not slot and not self.cls.__dictoffset__ and not self.is_of_thread:
             ctx.throw(AttributeError, _no_place(self.cls, name, member))
@@ -276,12 +274,6 @@ class UserObject(Value):
         if self.overlay.get(name, value) is None:  # what was deleted comes last
             del self.overlay[name]
         self.overlay[name] = value
-
-    def _set_property(self, ctx: Tracer, member: property, name: str, value: Value | None) -> None:
-        accessor, missing = (member.fset, "setter") if value is not None else (member.fdel, "deleter")
-        if accessor is None:
-            ctx.throw(AttributeError, f"property '{name}' of '{self.cls.__qualname__}' object has no {missing}")
-        ctx.call(ctx.literal(accessor), [self] if value is None else [self, value])
 
     def _has_own(self, name: str) -> bool:
         """True if it has this attribute now, apart from its class."""
@@ -402,8 +394,3 @@ def lookup(cls: type, name: str) -> tuple[type, Any]:
 
 def is_missing(member: object) -> bool:
     return member is _MISSING
-
-
-def is_data_descriptor(member: object) -> bool:
-    cls = type(member)
-    return hasattr(cls, "__get__") and (hasattr(cls, "__set__") or hasattr(cls, "__delete__"))

@@ -13,6 +13,7 @@ from types import FunctionType, MappingProxyType
 from typing import Any
 
 from capture.evaluator.builtin_rules.families import FAMILIES
+from capture.evaluator.builtin_rules.operators import by_own_methods
 from capture.evaluator.builtin_rules.registry import PURE, RULES, Kinds, Rule, fold, hashable_in, name_of
 from capture.evaluator.world import World
 from capture.reasons import Kind
@@ -36,6 +37,8 @@ def call_builtin(ctx: World, function: Any, args: Sequence[Value], kwargs: Mappi
 
 def _call(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Asks the rules of the function, then its value, then the families."""
+    if (own := by_own_methods(ctx, function, args)) is not None:
+        return own
     # Rules before constants: the answer for some constants hangs on more than their values.
     for kinds, handler in _rules_of(function):
         if _fits(kinds, args):

@@ -9,17 +9,17 @@ from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from capture.bytecode.versions import PY313
+from capture.evaluator.builtin_rules.making import initialised_by_code, is_initialised, made_by_code
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, derives, realize
-from capture.values.classes import ClassValue, bind, rely_on_names
+from capture.values.classes import ClassValue, rely_on_names
 from capture.values.constant import NONE, ConstantValue
 from capture.values.exception import ExceptionValue, made_in_c
 from capture.values.exception_group import ExceptionGroupValue, make_group, split
 from capture.values.function import BoundMethod, FunctionValue
 from capture.values.sequence import ListValue, TupleValue
-from capture.values.user_object import lookup
 
 # -- making them -------------------------------------------------------------------------------------------------
 
@@ -32,23 +32,16 @@ def make_exception(
     assert isinstance(target, ClassValue)
     if issubclass(cls, _MADE_IN_THEIR_OWN_WAY) or (issubclass(cls, OSError) and len(args) > 1):
         ctx.stop(Kind.EXCEPTION_VALUE, f"{cls.__qualname__} makes more of its arguments than to keep them")
-    # ``type.__call__``, step by step: ``__new__``, and ``__init__`` where that gave an instance of the class.
-    if isinstance(cls.__new__, FunctionType):
-        made = realize(ctx, ctx.call(ctx.literal(cls.__new__), [target, *args], kwargs))
-    else:
-        made = new_exception(ctx, target, *args)
-    # A ``__new__`` may give what it likes, which is then not initialised.
-    if not isinstance(made, ExceptionValue) or not derives(made.cls, cls):
+    made = made_by_code(ctx, target, args, kwargs) or new_exception(ctx, target, *args)
+    if not isinstance(made, ExceptionValue) or not is_initialised(made, cls):
         return made
-    if isinstance(cls.__init__, FunctionType):
-        owner, init = lookup(cls, "__init__")
-        ctx.call(bind(ctx, init, owner, "__init__", made), args, kwargs)
+    if initialised_by_code(ctx, made, args, kwargs):
+        return made
     # Classes in C refuse keywords, in words of their own: CPython finds them.
-    elif kwargs:
+    if kwargs:
         return None
-    else:
-        # What a real one is made with, where it leaves the graph.
-        made.new_args = list(args)
+    # What a real one is made with, where it leaves the graph.
+    made.new_args = list(args)
     return made
 
 

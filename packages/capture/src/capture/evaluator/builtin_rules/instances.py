@@ -14,17 +14,20 @@ from types import FunctionType, MethodType
 import torch
 
 from capture.evaluator.builtin_rules.exceptions import make_exception
+from capture.evaluator.builtin_rules.making import initialised_by_code, is_initialised, made_by_code
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, callable_type, derives, held_by, module_name
-from capture.values.classes import ClassValue, SuperValue, bind
+from capture.values.classes import ClassValue, SuperValue
 from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, is_none
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
+from capture.values.descriptors import special
 from capture.values.function import BoundMethod, FunctionValue
 from capture.values.module import ModuleValue
 from capture.values.partial import PartialValue
 from capture.values.sequence import SliceValue, TupleValue, require_plain_tuple
+from capture.values.slots import is_slot_of_c
 from capture.values.user_object import UserObject, lookup
 
 
@@ -139,7 +142,7 @@ def construct(ctx: World, function: object, args: Sequence[Value], kwargs: Mappi
     if not isinstance(function, type):
         return None
     # A metaclass with a ``__call__`` of its own decides what making an object means.
-    if not _inherited(type(function), "__call__", type):
+    if lookup(type(function), "__call__")[1] is not vars(type)["__call__"]:
         return _through_metaclass(ctx, function, args, kwargs)
     return _call_of_type(ctx, function, args, kwargs)
 
@@ -157,20 +160,16 @@ def _call_of_type(ctx: World, cls: type, args: Sequence[Value], kwargs: Mapping[
     return _make_instance(ctx, cls, args, kwargs)
 
 
-def _inherited(cls: type, name: str, owner: type) -> bool:
-    return getattr(cls, name) is getattr(owner, name)
-
-
 def _through_metaclass(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """The object that a metaclass's own ``__call__`` gives; None where it is in C and may do anything."""
     # An Enum is looked up by value; other metaclasses may do anything.
     if module_name(type(cls)) == "enum":
         ctx.rely_on_member(cls, "_missing_")
         return None if _asks_for_what_is_missing(cls, args) else fold(ctx, cls, args, kwargs)
-    own = type(cls).__call__
-    if isinstance(own, FunctionType):
-        return ctx.call(ctx.literal(own), [ctx.literal(cls), *args], kwargs)
-    return None
+    if is_slot_of_c(type(cls), "__call__"):
+        return None
+    own = special(ctx, ctx.literal(cls), "__call__")
+    return None if own is None else ctx.call(own, args, kwargs)
 
 
 def _asks_for_what_is_missing(cls: type, args: Sequence[Value]) -> bool:
@@ -189,12 +188,25 @@ def _owner(cls: type, name: str) -> type:
 def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """An object of a class by the steps of ``type.__call__``; None where one of them is in C and not known."""
     refuse_finalizer(ctx, cls)
-    new: object = cls.__new__
-    init: object = cls.__init__  # type: ignore[misc]
     target = ctx.literal(cls)
-    if isinstance(new, FunctionType):
-        made = ctx.call(ctx.literal(new), [target, *args], kwargs)
-    elif new is object.__new__:
+    assert isinstance(target, ClassValue)
+    made = made_by_code(ctx, target, args, kwargs) or _made_by_c(ctx, target, args, kwargs)
+    if made is None or not is_initialised(made, cls) or initialised_by_code(ctx, made, args, kwargs):
+        return made
+    init = lookup(made.python_type(), "__init__")[1]
+    if init is not _INIT:
+        ctx.call_builtin(init, [made, *args], kwargs)
+    return made
+
+
+def _made_by_c(ctx: Tracer, target: ClassValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """The object that a ``__new__`` in C makes, of which nothing is initialised; None where it is not known."""
+    cls = target.cls
+    new: object = lookup(cls, "__new__")[1]
+    if isinstance(new, staticmethod):
+        new = new.__func__
+    made: Value
+    if new is object.__new__:
         # The flag of classes made by a class statement.
         if not cls.__flags__ & (1 << 9):
             return None  # a C type in disguise
@@ -213,9 +225,4 @@ def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mappin
         made = TupleValue(ctx.call_builtin(list, list(args), {}).elements(ctx), cls=cls)
     else:
         return None
-    # A ``__new__`` may give something else, which then is not initialised.
-    if isinstance(made, (UserObject, TupleValue)) and derives(made.cls, cls) and isinstance(init, FunctionType):
-        ctx.call(bind(ctx, init, _owner(cls, "__init__"), "__init__", made), args, kwargs)
-    elif isinstance(made, ContainerObject):
-        ctx.call_builtin(init, [made, *args], kwargs)
     return made

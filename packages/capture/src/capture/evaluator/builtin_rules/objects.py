@@ -10,7 +10,7 @@ import re
 import weakref
 from abc import ABCMeta, get_cache_token
 from collections.abc import Mapping, Sequence
-from types import FunctionType, UnionType
+from types import FunctionType, MethodDescriptorType, UnionType
 from typing import Any
 
 import torch
@@ -31,11 +31,13 @@ from capture.values.base import (
     trusted,
     type_name,
 )
-from capture.values.classes import ClassValue, bind
+from capture.values.classes import ClassValue
 from capture.values.constant import NONE, TRUE, ConstantValue, boolean, plain_text
+from capture.values.descriptors import bind, special
 from capture.values.function import BuiltinValue, FunctionValue
 from capture.values.module import TORCHS, ModuleValue
 from capture.values.partial import PartialValue
+from capture.values.slots import binds_by_code, has_code_for
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject, is_missing, lookup
@@ -63,8 +65,8 @@ def is_instance(ctx: World, value: Value, classes: Value) -> Value:
     # As CPython: an exact match asks no metaclass.
     if value.python_type() is candidates:
         return TRUE
-    if (check := _code_that_answers(candidates, "__instancecheck__")) is not None:
-        return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [classes, value])))
+    if (check := _code_that_answers(ctx, classes, "__instancecheck__")) is not None:
+        return to_bool(ctx, realize(ctx, ctx.call(check, [value])))
     if isinstance(value, TensorValue):
         # ``isinstance(t, torch.FloatTensor)`` and ``Parameter`` are answered by metaclasses of torch's that look at the
         # tensor.
@@ -106,10 +108,10 @@ def _is_like_a_protocol(ctx: Tracer, value: Value, protocol: Any) -> Value:
 
 @rule(issubclass, kinds=(ClassValue, ClassValue))
 def is_subclass(ctx: World, cls: ClassValue, candidate: ClassValue) -> Value:
-    check = _code_that_answers(candidate.cls, "__subclasscheck__")
+    check = _code_that_answers(ctx, candidate, "__subclasscheck__")
     if check is None:
         return _ask(ctx, issubclass, cls.cls, candidate.cls)
-    return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [candidate, cls])))
+    return to_bool(ctx, realize(ctx, ctx.call(check, [cls])))
 
 
 def _is_like_a_class(candidate: object) -> bool:
@@ -117,12 +119,13 @@ def _is_like_a_class(candidate: object) -> bool:
     return isinstance(candidate, (type, UnionType)) or not is_missing(lookup(type(candidate), "__instancecheck__")[1])
 
 
-def _code_that_answers(candidate: object, name: str) -> FunctionType | None:
+def _code_that_answers(ctx: Tracer, candidate: Value, name: str) -> Value | None:
     """The method by which a program says what is an instance or a subclass; those of these modules only look."""
-    _, check = lookup(type(candidate), name)
-    looks = ("abc", "typing", "typing_extensions", "torch")
-    says = isinstance(check, FunctionType) and root_package(check) not in looks
-    return check if says else None
+    owner, check = lookup(candidate.python_type(), name)
+    if is_missing(check) or isinstance(check, MethodDescriptorType):
+        return None
+    said_by = root_package(check if isinstance(check, FunctionType) else owner)
+    return None if said_by in ("abc", "typing", "typing_extensions", "torch") else special(ctx, candidate, name)
 
 
 def _empty_tensor(value: TensorValue) -> Any:
@@ -181,8 +184,8 @@ def _as_name_to_read(ctx: Tracer, owner: Value, name: ConstantValue) -> str:
 
 def _tells_names(cls: type) -> bool:
     """True if reading an attribute runs code, which is given its name; that of torch's modules is known."""
-    members = (getattr(cls, "__getattribute__", None), getattr(cls, "__getattr__", TORCHS["__getattr__"]))
-    return any(isinstance(member, FunctionType) and member is not TORCHS["__getattr__"] for member in members)
+    own = held_by(cls, "__getattr__", TORCHS["__getattr__"]) is not TORCHS["__getattr__"]
+    return own or has_code_for(cls, "__getattribute__")
 
 
 @rule(getattr, kinds=(None, ConstantValue))
@@ -281,7 +284,7 @@ def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: Constant
     # Bound to the class, or to nothing.
     if kind in ("classmethod_descriptor", "builtin_function_or_method"):
         return BuiltinValue(getattr(cls.cls, name.value))
-    if isinstance(member, (FunctionType, classmethod, staticmethod, property)):
+    if isinstance(member, (FunctionType, classmethod, staticmethod, property)) or binds_by_code(member):
         return bind(ctx, member, owner, name.value, value)
     folded = fold(ctx, getattr, [value, name], {})
     if folded is None:

@@ -11,7 +11,7 @@ import collections
 import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import torch
@@ -24,13 +24,17 @@ from capture.reasons import Kind
 from capture.recording.operations import undecided
 from capture.signals import let_through
 from capture.values.base import Tracer, Value, derives, type_name
+from capture.values.classes import ClassValue
 from capture.values.constant import NOT_IMPLEMENTED, ConstantValue, boolean
 from capture.values.container_object import ContainerObject, leave_subclass, storage_class
+from capture.values.descriptors import special
 from capture.values.mapping import DictValue, DictView
+from capture.values.own_methods import is_programs
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
+from capture.values.slots import has_code_for
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
-from capture.values.user_object import UserObject, lookup
+from capture.values.user_object import UserObject, is_missing, lookup
 
 BINARY: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -83,6 +87,35 @@ def operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mappi
     ):
         _refuse(ctx, function, args)
     return None
+
+
+def by_own_methods(ctx: World, function: object, args: Sequence[Value]) -> Value | None:
+    """An operator on what is known otherwise than as an object, whose class has a method of the program's for it."""
+    if not isinstance(function, type(operator.add)) or function not in _ALL or not any(map(_may_have_methods, args)):
+        return None
+    names = _asked_by(function)
+    if not any(_may_have_methods(arg) and is_programs(arg.python_type(), *names) for arg in args):
+        return None
+    return _special_methods(ctx, function, args)
+
+
+def _may_have_methods(value: Value) -> bool:
+    """True for members of enums, named tuples and classes, whose class may be the program's."""
+    return isinstance(value, _KNOWN_OTHERWISE) and value.python_type() not in _WITHOUT_OWN
+
+
+_KNOWN_OTHERWISE = (ConstantValue, TupleValue, ClassValue)
+_WITHOUT_OWN = frozenset({int, float, bool, complex, str, bytes, type(None), tuple, torch.Size, type})
+
+
+def _asked_by(function: Callable[..., object]) -> tuple[str, ...]:
+    """The special methods that an operator may ask of its operands."""
+    if function in _UNARY:
+        return (_UNARY[function],)
+    name = plain_in_place(function).__name__.strip("_")
+    if name in _REFLECTED:
+        return (f"__{name}__", f"__{_REFLECTED[name]}__", "__eq__")
+    return (f"__{name}__", f"__r{name}__", f"__{function.__name__.strip('_')}__")
 
 
 def _refuse(ctx: Tracer, function: Any, args: Sequence[Value]) -> NoReturn:
@@ -176,6 +209,10 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
         ctx.stop(Kind.BUILTIN, f"`{_symbol(function)}` of {left.describe()} and {right.describe()}")
     attempts = _comparing(name, left, right) if name in _REFLECTED else _combining(function, left, right)
     for receiver, method, operand in attempts:
+        if not any(isinstance(each, UserObject) for each in (receiver, operand)) and _may_answer(
+            receiver, method, operand
+        ):
+            ctx.stop(Kind.SPECIAL_METHOD, f"`{_symbol(function)}` of {left.describe()} and {right.describe()}")
         # NotImplemented lets the next one try.
         answer = _try_method(ctx, receiver, method, operand)
         if answer is not None and answer is not NOT_IMPLEMENTED and not _not_implemented(answer):
@@ -191,6 +228,18 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
     else:
         text = f"unsupported operand type(s) for {_symbol(function)}: '{names[0]}' and '{names[1]}'"
     return ctx.throw(TypeError, text)
+
+
+def _may_answer(value: Value, name: str, operand: Value) -> bool:
+    """True if a method in C would be asked that may know the other operand; those of numbers know only numbers."""
+    cls = value.python_type()
+    if cls in _NUMBERS and isinstance(operand, ConstantValue) and not issubclass(operand.python_type(), _NUMBERS):
+        return False
+    member = lookup(cls, name)[1]
+    return not is_missing(member) and member is not getattr(object, name, None) and not is_programs(cls, name)
+
+
+_NUMBERS = (int, float, complex, bool)
 
 
 def _knows_first(function: Callable[..., object], left: Value) -> bool:
@@ -262,7 +311,9 @@ def _not_implemented(value: Value) -> bool:
 def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Value | None:
     """The answer of a special method; None where the operand has none that the evaluation need ask."""
     if not isinstance(receiver, UserObject):
-        return None
+        own = _may_have_methods(receiver) and is_programs(receiver.python_type(), name)
+        method = special(ctx, receiver, name) if own else None
+        return None if method is None else ctx.call(method, operands)
     members: dict[str, object] = {known: getattr(receiver.cls, known) for known in ("__eq__", "__ne__")}
     # Those of ``object`` say nothing that ``_special_methods`` does not; ``__ne__`` of ``object`` turns ``__eq__``
     # round.
@@ -285,8 +336,7 @@ _REPEATS = frozenset({"__mul__", "__rmul__", "__imul__"})
 def _insist_on_the_same_kind(ctx: Tracer, receiver: ContainerObject, name: str, operands: Sequence[Value]) -> None:
     """Breaks the graph where a container's own method would say `NotImplemented`, as its rule here raises."""
     kind = int if name in _REPEATS else storage_class(receiver.cls)
-    own = isinstance(lookup(receiver.cls, name)[1], FunctionType)
-    if not own and not all(derives(operand.python_type(), kind) for operand in operands):
+    if not has_code_for(receiver.cls, name) and not all(derives(operand.python_type(), kind) for operand in operands):
         ctx.stop(Kind.SPECIAL_METHOD, f"`{name}` of {receiver.describe()} is called with {operands[0].describe()}")
 
 

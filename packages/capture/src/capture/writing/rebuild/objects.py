@@ -17,7 +17,8 @@ from capture.values.instance_dict import InstanceDict
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
 from capture.values.sequence import ListValue
-from capture.values.user_object import UserObject, is_data_descriptor, lookup
+from capture.values.slots import has_code_for, takes_assignments
+from capture.values.user_object import UserObject, lookup
 from capture.writing.writer import Writer, builds
 
 
@@ -130,13 +131,12 @@ def write_attributes(writer: Writer, value: UserObject) -> None:
             continue
         if _is_computed(value.cls, name):  # it was written to the object's ``__dict__``
             writer.load(item)
-            writer.load(value)
-            emit.load_attr("__dict__")
+            _load_dict(writer, value)
             emit.load_const(name)
             emit.store_subscr()
         # New objects are filled before anybody sees them: a handler of a signal must not meet one without its
         # attributes.
-        elif value.source is None or isinstance(value.cls.__setattr__, types.FunctionType):
+        elif value.source is None or has_code_for(value.cls, "__setattr__"):
             writer.call_uninterrupted(object.__setattr__, value, ConstantValue(name), item)
             emit.pop()
         else:
@@ -147,11 +147,10 @@ def write_attributes(writer: Writer, value: UserObject) -> None:
 
 def _delete_attribute(writer: Writer, value: UserObject, name: str) -> None:
     if _is_computed(value.cls, name):  # as above: a property's deleter was not asked for
-        writer.load(value)
-        writer.emit.load_attr("__dict__")
+        _load_dict(writer, value)
         writer.emit.load_const(name)
         writer.emit.delete_subscr()
-    elif isinstance(value.cls.__delattr__, types.FunctionType):
+    elif has_code_for(value.cls, "__delattr__"):
         writer.call_uninterrupted(object.__delattr__, value, ConstantValue(name))
         writer.emit.pop()
     else:
@@ -163,4 +162,13 @@ def _is_computed(cls: type, name: str) -> bool:
     """True if the class has code of its own for assigning this attribute."""
     _, member = lookup(cls, name)
     written_in_c = isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType))
-    return not written_in_c and is_data_descriptor(member)
+    return not written_in_c and takes_assignments(member)
+
+
+def _load_dict(writer: Writer, value: UserObject) -> None:
+    """Loads the ``__dict__`` of an object, past a ``__getattribute__`` of its class's own."""
+    if has_code_for(value.cls, "__getattribute__"):
+        writer.call_const(object.__getattribute__, value, ConstantValue("__dict__"))
+    else:
+        writer.load(value)
+        writer.emit.load_attr("__dict__")
