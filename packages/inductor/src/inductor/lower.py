@@ -30,7 +30,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.epilogues import multiply_and_activate
 from inductor.lowerings.fallback import call_operator, written
 from inductor.lowerings.in_place import InPlace, Uses, operator_in_place
-from inductor.lowerings.operands import made_anew, with_what_is_left_out
+from inductor.lowerings.operands import Checks, made_anew, with_what_is_left_out
 from inductor.lowerings.reals import AS_KERNELS, Real, float_symbol, is_positive, real, takes_reals
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, OF_ANY_SIZE, Declined
 from inductor.lowerings.sizes import numel
@@ -108,6 +108,7 @@ class _Lowerer:
         # Products whose activation the library computes along, by the node of the product.
         self.epilogues: Mapping[Node, Epilogue] = find_epilogues(gm.graph) if epilogues else {}
         self.lowered: Counter[str] = Counter()
+        self.checks = Checks(self.ctx)
         self.same: Mapping[Node, Node] = {}
         self.needs_memory = behind_outputs(gm.graph, reads_memory)
         self.ctx.layouts = image_layouts(gm.graph, LOWERINGS)
@@ -149,9 +150,11 @@ class _Lowerer:
                 outputs = self._outputs(node)
             else:
                 self.env[node] = self._settle(node, self._call(node))
+                self.checks.note(self.env[node])
                 # Nobody reads it, but computing it may raise (a position out of range), as eager would.
                 if node in redundant.unread:
                     self._compute_what_checks(self.env[node])
+        self.checks.make_up()
         return Graph(
             self.name, tuple(self.inputs), self.ctx.constants, self.ctx.buffers, self.ctx.views, tuple(self.binds),
             tuple(self.ctx.operations), outputs, frozenset(self.ctx.mutated), dict(self.lowered),
@@ -396,6 +399,8 @@ class _Lowerer:
         values = pytree.tree_leaves((args, kwargs), is_leaf=lambda leaf: isinstance(leaf, Tensor))
         for base in {value.base for value in values if isinstance(value, Tensor) and value.base is not None}:
             views = [name for name, viewed in self.ctx.aliases.items() if viewed == base]
+            for name in (base, *views):
+                self.checks.make_up(name)
             for reader in (reader for name in (base, *views) for reader in self.lazy_readers.pop(name, [])):
                 value = self.env.get(reader)
                 later = needed(reader) and any(user not in self.env for user in reader.users)
