@@ -104,7 +104,7 @@ class Taken:
     written: tuple[int, ...] = ()
 
     def of_first(self, count: int) -> Taken:
-        """The same of the first inputs alone."""
+        """As much of it as is said of the first inputs."""
         kinds = (self.tensors, self.integers, self.nothing, self.written)
         return Taken(*(tuple(at for at in places if at < count) for places in kinds))
 

@@ -432,10 +432,10 @@ def _functional(gm: GraphModule, held: Sequence[torch.Tensor]) -> Callable[..., 
 
 
 @contextlib.contextmanager
-def _in_place_of(gm: GraphModule, held: Sequence[torch.Tensor], others: Sequence[Any]) -> Iterator[None]:
+def _in_place_of(gm: GraphModule, held: Sequence[torch.Tensor], others: Sequence[object]) -> Iterator[None]:
     """Has the graph's modules hold ``others`` for a while."""
     new = {id(tensor): other for tensor, other in zip(held, others, strict=True)}
-    places: list[tuple[dict[str, Any], str, Any]] = [
+    places = [
         (values, name, value)
         for module in gm.modules()
         for values in (module._parameters, module._buffers, module.__dict__)

@@ -7,18 +7,16 @@ would never do so again.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch.fx import GraphModule, Node
 
 from inductor import decompose
-from inductor.calling import attribute, check_list, span
+from inductor.calling import Boxed, attribute, check_list, span
 from inductor.rewrites.redundant import writes_to_operands
 from inductor.torch_versions import OpOverload, aten
 
-_Call = Callable[[list[Any]], tuple[Any, ...]]
 _IN_PLACE = (
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
     operator.ipow, operator.imatmul, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
@@ -62,12 +60,12 @@ def _hold(gm: GraphModule, node: Node, name: str, tensor: torch.Tensor) -> None:
     gm.graph.erase_node(node)
 
 
-def with_held(name: str, call: _Call, held: Sequence[torch.Tensor], count: int, eager: _Call) -> _Call:
+def with_held(name: str, call: Boxed, held: Sequence[torch.Tensor], count: int, eager: Boxed) -> Boxed:
     """``call`` for ``count`` inputs, with the tensors behind them; where an input shares memory with one of these, the
     graph runs operator by operator."""
     spans = [span(tensor) for tensor in held]
 
-    def complete(inputs: list[Any]) -> tuple[Any, ...]:
+    def complete(inputs: list[object]) -> tuple[object, ...]:
         if type(inputs) is not list or len(inputs) != count:
             check_list(inputs, name, count)
         given = [span(each) for each in inputs if isinstance(each, torch.Tensor)]
@@ -105,7 +103,7 @@ def _may_write(node: Node) -> bool:
         return owner is None or any(map(_keeps_state, owner.get_submodule(str(node.target)).modules()))
     if node.op != "call_function":
         return False
-    target: Any = node.target
+    target: object = node.target
     if isinstance(target, OpOverload):
         return target.namespace not in ("aten", "prims") or writes_to_operands(node)
     name, home = str(getattr(target, "__name__", "")), str(getattr(target, "__module__", "") or "")

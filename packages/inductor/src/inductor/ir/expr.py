@@ -233,7 +233,7 @@ def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def rewritten(expr: Expr, rule: Callable[[Expr], Expr | None]) -> dict[int, Expr]:
-    """What every node of the tree becomes where ``rewrite`` applies the rule, by the node's ``id``."""
+    """Every node of the tree as ``rewrite`` by the rule makes it, by the ``id`` of the node it was."""
     memo: dict[int, Expr] = {}
     for node in walk(expr):
         rebuilt = _with_children(node, memo)

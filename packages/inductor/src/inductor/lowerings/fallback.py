@@ -77,8 +77,7 @@ def _results(node: Node) -> list[Node]:
 
 
 def _repeated(ctx: Context, value: Tensor, wanted: Sequence[Index]) -> Tensor:
-    """What eager has once in memory and repeats by strides of 0, computed once: a program's own operator may ask for
-    strides."""
+    """A value that eager repeats by strides of 0, computed once: a program's own operator may ask for strides."""
     once = [step == ZERO for step in wanted]
     sizes = tuple(ONE if repeats else size for size, repeats in zip(value.sizes, once, strict=True))
     places = [ZERO if repeats else at for at, repeats in zip(positions(value.sizes), once, strict=True)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from inductor.deps import nodes
 from inductor.ir.expr import CHECKS, Apply, Const, Expr, Load, has_checks, loads, walk
@@ -77,7 +77,7 @@ def _reads(value: Tensor, buffer: str) -> bool:
     return any(read.buffer == buffer for read in loads(value.expr))
 
 
-def with_what_is_left_out(ctx: Context, target: OpOverload, args: Any) -> Any:
+def with_what_is_left_out(ctx: Context, target: OpOverload, args: Sequence[object]) -> Sequence[object]:
     """The arguments with the first one computed whole, where that may raise and the operator leaves elements out:
     those are checked too."""
     if target not in PICKS:
@@ -88,7 +88,7 @@ def with_what_is_left_out(ctx: Context, target: OpOverload, args: Any) -> Any:
     return (ctx.realize(whole), *others)
 
 
-def made_anew(ctx: Context, given: object, result: Any, last: Sequence[Operation]) -> Any:
+def made_anew(ctx: Context, given: object, result: object, last: Sequence[Operation]) -> object:
     """The result of an operator that gives no views: an operand that nothing is to be done with is copied, as in eager,
     unless the lowering emitted what makes it now.  ``last`` was the last operation before."""
     leaves = pytree.tree_leaves(given, is_leaf=_is_tensor)
@@ -96,7 +96,7 @@ def made_anew(ctx: Context, given: object, result: Any, last: Sequence[Operation
     if ctx.operations[-1:] != last and isinstance(made := ctx.operations[-1], Call):
         bases -= {output.name for output in made.outputs if output is not None}
 
-    def anew(value: Any) -> Any:
+    def anew(value: object) -> object:
         return replace(value, base=None) if isinstance(value, Tensor) and value.base in bases else value
 
     return [anew(value) for value in result] if isinstance(result, list) else anew(result)
