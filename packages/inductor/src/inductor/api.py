@@ -16,6 +16,7 @@ from inductor.complaints import complain
 from inductor.errors import BuildError, CacheError, InductorError, NotAGraph, UnsupportedGraph
 from inductor.exported import CompiledProgram, Program, compile_exported, is_program
 from inductor.given import examples_of, graph_of
+from inductor.held import as_inputs, with_held
 from inductor.images_in_training import as_eager_lays
 from inductor.ir.program import WIDEST
 from inductor.options import Options
@@ -71,15 +72,19 @@ def _compile(gm: GraphModule, given: object, chosen: Options, tell: Callable[[st
     name = f"graph_{next(STATE.graph_numbers)}"
     examples = examples_of(name, gm, given)
     work = pipeline.Work(name, gm, examples, chosen, tell)
+    held: tuple[torch.Tensor, ...] = ()
     try:
         INSIDES.require_essentials()
+        if (found := as_inputs(gm, examples)) is not None:
+            held = found[1]
+            work = replace(work, gm=found[0], example_inputs=[*examples, *held])
         compiled = _made(work)
     except (BuildError, CacheError, UnsupportedGraph) as error:
         _check_form(name, gm, error)
         if not chosen.fallback:
             raise
         complain(f"{name} runs operator by operator: {error}", stacklevel=3)
-        compiled = _uncompiled(name, gm, str(error))
+        compiled, held = _uncompiled(name, gm, str(error)), ()
     except InductorError:
         raise
     # Not an error of ours: a graph that is not well-formed is the likely cause, and its message the more helpful one.
@@ -87,8 +92,11 @@ def _compile(gm: GraphModule, given: object, chosen: Options, tell: Callable[[st
         _check_form(name, gm, error)
         raise
     # One from the cache was bound to its calling convention when it was taken up.
-    if not compiled.report.from_cache:
-        taken = taken_by(compiled.program)
+    if held or not compiled.report.from_cache:
+        taken = taken_by(compiled.program).of_first(len(examples))
+        if held:
+            eager = _uncompiled(name, gm, "an input shares memory with what the graph holds").call
+            compiled.call, compiled.key = with_held(name, compiled.call, held, len(examples), eager), None
         compiled.calling = calling_of(name, gm, taken)
         compiled.call = with_constants(compiled.call, fixed_in(gm, examples, taken))
     if places := [place for place, given in enumerate(examples) if isinstance(given, int | torch.SymInt)]:

@@ -103,6 +103,11 @@ class Taken:
     nothing: tuple[int, ...] = ()
     written: tuple[int, ...] = ()
 
+    def of_first(self, count: int) -> Taken:
+        """As much of it as is said of the first inputs."""
+        kinds = (self.tensors, self.integers, self.nothing, self.written)
+        return Taken(*(tuple(at for at in places if at < count) for places in kinds))
+
 
 def taken_by(program: Program | None) -> Taken:
     """The inputs that a program uses; nothing is known of a graph without one, which runs operator by operator."""

@@ -113,7 +113,8 @@ def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: object) -
     if x.ndim:
         index = torch.where(index < 0, index + x.shape[dim], index)
     if isinstance(value, torch.Tensor):
-        value = value.to(x.dtype)
+        # As a fill by mask, which refuses a number that does not fit, as torch's kernel does.
+        value = x.new_zeros(()).masked_fill(x.new_ones((), dtype=torch.bool), value)
     return decomposition_table[aten.index_fill.int_Scalar](x, dim, index, value)
 
 
@@ -262,25 +263,31 @@ def prepare(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
         if isinstance(value, torch.Tensor) and (value.layout != torch.strided or value.is_quantized):
             kind = "quantized" if value.is_quantized else f"of layout {value.layout}"
             raise UnsupportedGraph(f"input {number} is {kind}: only plain strided tensors can be compiled")
-    prepared = gm if all(_is_ready(node) for node in gm.graph.nodes) else _traced(gm, example_inputs)
+    prepared = gm if is_ready(gm) else traced_with(gm, example_inputs)
     _refuse_shared(prepared, example_inputs)
     return prepared
 
 
-def _traced(gm: GraphModule, example_inputs: Sequence[object]) -> GraphModule:
-    """The graph traced again on fake tensors into functional ATen operators."""
+def is_ready(gm: GraphModule) -> bool:
+    """True if the lowerings can take the graph as it is."""
+    return all(_is_ready(node) for node in gm.graph.nodes)
+
+
+def traced_with(gm: GraphModule, example_inputs: Sequence[object], held: Sequence[torch.Tensor] = ()) -> GraphModule:
+    """The graph traced again on fake tensors into functional ATen operators; tensors of its modules that are ``held``
+    become further inputs."""
     seen = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
     # What an earlier tracer saw is better than examples: symbolic sizes stay symbolic.
     values = list(example_inputs) if any(value is None for value in seen) else seen
     mode = _mode_of(values)
-    fakes = [_fake(mode, value) for value in values]
+    fakes = [_fake(mode, value) for value in (*values, *held)]
     # A graph may hold constants that are real tensors: the mode makes fake tensors of them.
     allowed, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
     try:
         with STATE.tracer, torch.no_grad(), mode, _symbols_of_its_own(mode.shape_env):
             # Writes through views become new values first; functionalization sees the operators before decompositions
             # do.
-            return make_fx(_functional(gm), decomposition_table=decompositions())(*fakes)
+            return make_fx(_functional(gm, held), decomposition_table=decompositions())(*fakes)
     except Exception as error:  # the graph's own, or one of the tracer's: running it tells
         raise UnsupportedGraph(_failure(gm, values, error)) from error
     finally:
@@ -398,14 +405,16 @@ def _is_composite(overload: OpOverload) -> bool:
     return overload.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
 
 
-def _functional(gm: GraphModule) -> Callable[..., Any]:
-    """``gm`` with its mutations replayed on the inputs at the end, and none in between."""
+def _functional(gm: GraphModule, held: Sequence[torch.Tensor]) -> Callable[..., Any]:
+    """``gm`` with its mutations replayed on the inputs at the end, and none in between; the last inputs stand for what
+    it holds."""
 
     def run(*args: object) -> Any:
         wrapped = [to_functional_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
         enable_functionalization(reapply_views=True)
         try:
-            outputs = _run(gm, wrapped)
+            with _in_place_of(gm, held, wrapped[len(wrapped) - len(held) :]):
+                outputs = _run(gm, wrapped[: len(wrapped) - len(held)])
         finally:
             disable_functionalization()
         # A graph that writes its inputs ends with one copy into each: the form in which the lowerings take writes.
@@ -420,6 +429,26 @@ def _functional(gm: GraphModule) -> Callable[..., Any]:
         return pytree.tree_map(lambda value: _unwrapped(value, written), outputs)
 
     return run
+
+
+@contextlib.contextmanager
+def _in_place_of(gm: GraphModule, held: Sequence[torch.Tensor], others: Sequence[object]) -> Iterator[None]:
+    """Has the graph's modules hold ``others`` for a while."""
+    new = {id(tensor): other for tensor, other in zip(held, others, strict=True)}
+    places = [
+        (values, name, value)
+        for module in gm.modules()
+        for values in (module._parameters, module._buffers, module.__dict__)
+        for name, value in (values.items() if held else ())
+        if id(value) in new
+    ]
+    for values, name, value in places:
+        values[name] = new[id(value)]
+    try:
+        yield
+    finally:
+        for values, name, value in places:
+            values[name] = value
 
 
 def _run(gm: GraphModule, args: Sequence[object]) -> Any:

@@ -152,12 +152,22 @@ def _call_access(call: Call, views: dict[str, View]) -> Access:
     writes |= {root(name, views) for name in mutated(call)}
     writes |= set() if call.number is None else _data_sizes([Index.of(call.number)])
     writes |= _data_sizes(size for buffer in call.outputs if buffer is not None for size in buffer.sizes)
-    if torch.Tag.nondeterministic_seeded in call.target.tags:
+    # Whether a program's own operator draws numbers, its tags need not say.
+    if torch.Tag.nondeterministic_seeded in call.target.tags or is_custom(call.target):
         writes.add(RANDOM_STATE)
     # Called for something other than a result, or custom: its order with others of the kind is kept.
     if not (any(call.outputs) or call.number) or call.target.namespace not in ("aten", "prims"):
         writes.add(OUTSIDE)
     return Access(frozenset(reads), frozenset(writes))
+
+
+_TORCHS = frozenset(("aten", "prims", "mkldnn", "mkl", "onednn", "quantized", "quantized_decomposed", "fbgemm"))
+"""The namespaces of operators whose schemas and tags say all that is to be known of them."""
+
+
+def is_custom(target: OpOverload) -> bool:
+    """True for an operator of the program's own, or of another library's."""
+    return target.namespace not in _TORCHS
 
 
 def _numbers_of(call: Call) -> Iterator[Index]:

@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from inductor import costs
-from inductor.deps import UNDECLARED_WRITES
+from inductor.deps import UNDECLARED_WRITES, gives_views
 from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Expr, has_checks, loads
 from inductor.ir.graph import Graph
@@ -30,6 +30,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.epilogues import multiply_and_activate
 from inductor.lowerings.fallback import call_operator, written
 from inductor.lowerings.in_place import InPlace, Uses, operator_in_place
+from inductor.lowerings.operands import Checks, made_anew, with_what_is_left_out
 from inductor.lowerings.reals import AS_KERNELS, Real, float_symbol, is_positive, real, takes_reals
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, OF_ANY_SIZE, Declined
 from inductor.lowerings.sizes import numel
@@ -55,12 +56,6 @@ from inductor.rewrites.views import behind_outputs, is_view, reads_memory
 from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 from inductor.worth_memory import CONVERSIONS, deserves_memory, is_rounded
 
-PICKS = frozenset((
-    aten.slice.Tensor, aten.select.int, aten.narrow.default, aten.split.Tensor, aten.split_with_sizes.default,
-    aten.unbind.int, aten.diagonal.default, aten.unfold.default, aten.constant_pad_nd.default, aten.as_strided.default,
-    aten.avg_pool2d.default, aten.max_pool2d_with_indices.default, aten.upsample_nearest2d.default,
-))  # fmt: skip
-"""Operators that may leave out elements of what they are given."""
 SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
 """The operators that read a size, stride or number of elements."""
 
@@ -113,6 +108,7 @@ class _Lowerer:
         # Products whose activation the library computes along, by the node of the product.
         self.epilogues: Mapping[Node, Epilogue] = find_epilogues(gm.graph) if epilogues else {}
         self.lowered: Counter[str] = Counter()
+        self.checks = Checks(self.ctx)
         self.same: Mapping[Node, Node] = {}
         self.needs_memory = behind_outputs(gm.graph, reads_memory)
         self.ctx.layouts = image_layouts(gm.graph, LOWERINGS)
@@ -154,9 +150,11 @@ class _Lowerer:
                 outputs = self._outputs(node)
             else:
                 self.env[node] = self._settle(node, self._call(node))
+                self.checks.note(self.env[node])
                 # Nobody reads it, but computing it may raise (a position out of range), as eager would.
                 if node in redundant.unread:
                     self._compute_what_checks(self.env[node])
+        self.checks.make_up()
         return Graph(
             self.name, tuple(self.inputs), self.ctx.constants, self.ctx.buffers, self.ctx.views, tuple(self.binds),
             tuple(self.ctx.operations), outputs, frozenset(self.ctx.mutated), dict(self.lowered),
@@ -240,13 +238,14 @@ class _Lowerer:
         for why in _REASONS:
             if reason := why(self, call):
                 return self._fall_back(call, reason, unimplemented=why is _is_refused_by_torch)
-        call = _PREPARED.get(call.target, _as_it_is)(self, call)
-        result = LOWERINGS[call.target](self.ctx, *call.args, **call.kwargs)
+        args = with_what_is_left_out(self.ctx, call.target, call.args)
+        last = self.ctx.operations[-1:]
+        result = LOWERINGS[call.target](self.ctx, *args, **call.kwargs)
         # What a lowering may have emitted before it declined has no reader, and the scheduler drops it.
         if isinstance(result, Declined):
-            return self._fall_back(call, result.reason)
+            return self._fall_back(replace(call, args=args), result.reason)
         self.lowered[str(call.target)] += 1
-        return result
+        return result if gives_views(call.target) else made_anew(self.ctx, (args, call.kwargs), result, last)
 
     def _attend(self, node: Node) -> Any:
         self.ctx.begin(node, [node.meta["val"]])
@@ -400,6 +399,8 @@ class _Lowerer:
         values = pytree.tree_leaves((args, kwargs), is_leaf=lambda leaf: isinstance(leaf, Tensor))
         for base in {value.base for value in values if isinstance(value, Tensor) and value.base is not None}:
             views = [name for name, viewed in self.ctx.aliases.items() if viewed == base]
+            for name in (base, *views):
+                self.checks.make_up(name)
             for reader in (reader for name in (base, *views) for reader in self.lazy_readers.pop(name, [])):
                 value = self.env.get(reader)
                 later = needed(reader) and any(user not in self.env for user in reader.users)
@@ -517,23 +518,6 @@ _OWN: Mapping[Any, Callable[[_Lowerer, _Call], Any]] = {
     **dict.fromkeys(UNDECLARED_WRITES, _Lowerer._writing_statistics),
 }
 """Operators that are more than values of their arguments: they write, or their size is read from their result."""
-
-
-def _as_it_is(lowerer: _Lowerer, call: _Call) -> _Call:
-    return call
-
-
-def _of_all(lowerer: _Lowerer, call: _Call) -> _Call:
-    """The call with its first argument computed whole, where that may raise: elements that the call leaves out are
-    checked too."""
-    whole, *others = call.args
-    if not isinstance(whole, Tensor) or not has_checks(whole.expr):
-        return call
-    return replace(call, args=(lowerer.ctx.realize(whole), *others))
-
-
-_PREPARED: Mapping[Any, Callable[[_Lowerer, _Call], _Call]] = dict.fromkeys(PICKS, _of_all)
-"""Changes to the arguments of a call before it is lowered."""
 
 
 def _beyond_kernels(node: Node, metas: Sequence[torch.Tensor]) -> str:

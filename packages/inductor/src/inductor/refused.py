@@ -1,5 +1,5 @@
-"""Operators on dtypes, or mixes of dtypes, that torch's kernels do not implement: torch's own kernel is tried on tiny
-tensors, so that the user gets its error instead of a result.
+"""Operators on dtypes, mixes of them, or numbers too large for them, that torch's kernels do not implement: torch's own
+kernel is tried on tiny tensors, so that the user gets its error instead of a result.
 
 Must not know: graphs, kernels of ours.
 """
@@ -25,7 +25,8 @@ _LONGEST_ASKED = 16
 """Elements along an axis of a trial's operands.  No cost: an operator whose window does not fit them is not refused."""
 _LARGEST_ASKED = 1 << 22
 """Elements of a result.  No cost: a trial makes none that is larger, whatever the program's numbers are."""
-_UNIMPLEMENTED = re.compile("not implemented for|not support", re.IGNORECASE)
+_UNIMPLEMENTED = re.compile("not implemented for|not support|without overflow", re.IGNORECASE)
+_MOST = torch.finfo(torch.float32).max
 
 
 def is_unimplemented(target: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
@@ -33,8 +34,9 @@ def is_unimplemented(target: OpOverload, args: Sequence[object], kwargs: Mapping
     tensors."""
     leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    dtypes = {tensor.dtype for tensor in tensors}
-    if (_EVERYWHERE.issuperset(dtypes) and len(dtypes) < 2) or not _may_be_asked(target):
+    dtypes = {tensor.dtype for tensor in tensors}.union(leaf for leaf in leaves if isinstance(leaf, torch.dtype))
+    wide = any(type(leaf) is float and _MOST < abs(leaf) < math.inf for leaf in leaves)
+    if (_EVERYWHERE.issuperset(dtypes) and len(dtypes) < 2 and not wide) or not _may_be_asked(target):
         return False
     if any(tensor.device.type != "cpu" or tensor.layout is not torch.strided for tensor in tensors):
         return False

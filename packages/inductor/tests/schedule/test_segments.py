@@ -93,3 +93,37 @@ def test_drawn_programs(dtype):
         torch.testing.assert_close(found, expected, rtol=0, atol=0, msg=f"{text} of {shape}")
         if number >= 12:
             return
+
+
+LEFT_OUT = {
+    "where": lambda x, t, i, before: torch.where(before, t[i], x),
+    "where, what is read beside it": lambda x, t, i, before: torch.where(before, t.expand(4, 9).gather(1, i) + 1, x),
+    "and": lambda x, t, i, before: (t[i] > 0) & before,
+    "or": lambda x, t, i, before: (t[i] > 0) | ~before,
+    "filled": lambda x, t, i, before: t[i].masked_fill(~before, 0.0),
+    "a part replaced": lambda x, t, i, before: torch.slice_scatter(t[i], x[:, :11], 1, 29, 40),
+    "a column replaced": lambda x, t, i, before: torch.select_scatter(t[i], x[:, 0], 1, 31),
+    "in a concatenation": lambda x, t, i, before: torch.where(
+        torch.arange(80) < 29, torch.cat([t[i], x], 1), torch.cat([x, t[i] * 2], 1)
+    ),
+    "in a larger one": lambda x, t, i, before: F.pad(torch.where(before, t[i], x), (9, 9)),
+    "one in another": lambda x, t, i, before: torch.where(before, x, torch.where(before, t[i] * 3, x)),
+}
+
+
+@pytest.mark.parametrize("column", [0, 28, 29, 31, 39])
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_a_condition_leaves_out_is_checked(name, column):
+    def function(x, t, i):
+        return LEFT_OUT[name](x, t, i, torch.arange(40) < 29)
+
+    inputs = torch.randn(4, 40), torch.randn(9), torch.randint(9, (4, 40))
+    inputs[2][2, column] = 9
+    with pytest.raises((IndexError, RuntimeError), match="index 9 is out of bounds"):
+        function(*inputs)
+    compiled = inductor.compile(traced(function, *inputs), [*inputs])
+    with pytest.raises(IndexError):
+        compiled(*inputs)
+    inputs[2][2, column] = 8
+    (found,) = compiled(*inputs)
+    torch.testing.assert_close(found, function(*inputs), rtol=0, atol=0)

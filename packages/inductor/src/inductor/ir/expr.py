@@ -229,12 +229,17 @@ def fits_32_bits(expr: Expr) -> bool:
 
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """The tree with ``rule`` applied to every node from the leaves up; None keeps the node."""
+    return rewritten(expr, rule)[id(expr)]
+
+
+def rewritten(expr: Expr, rule: Callable[[Expr], Expr | None]) -> dict[int, Expr]:
+    """Every node of the tree as ``rewrite`` by the rule makes it, by the ``id`` of the node it was."""
     memo: dict[int, Expr] = {}
     for node in walk(expr):
         rebuilt = _with_children(node, memo)
         replaced = rule(rebuilt)
         memo[id(node)] = rebuilt if replaced is None else replaced
-    return memo[id(expr)]
+    return memo
 
 
 def substitute(expr: Expr, replacements: Mapping[Symbol, Index | int]) -> Expr:

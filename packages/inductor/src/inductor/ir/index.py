@@ -57,7 +57,7 @@ class FloorDiv:
 
 @dataclass(frozen=True, slots=True)
 class Mod:
-    """``numerator % divisor`` (never negative) where the ranges do not say what it is."""
+    """``numerator % divisor`` (of the divisor's sign) where the ranges do not say what it is."""
 
     numerator: Index
     divisor: Index
@@ -372,15 +372,46 @@ def _atom_bounds(atom: Atom) -> _Bounds:
     if isinstance(atom, Symbol):
         high = atom.size.bounds[1] if atom.size is not None else None
         return atom.lower, None if high is None else max(high - 1, atom.lower)
-    if isinstance(atom, Mod):
-        limit = atom.divisor.bounds[1]
-        return 0, None if limit is None else limit - 1
-    # A division by a size: that is at least 1, so a numerator that is not negative does not grow.
-    divisor = atom.divisor.as_int()
-    if divisor is None:
-        return (0, atom.numerator.bounds[1]) if atom.numerator.is_nonnegative() else (None, None)
-    low, high = atom.numerator.bounds
-    return None if low is None else low // divisor, None if high is None else high // divisor
+    low, high = _divisor_bounds(atom.numerator, atom.divisor)
+    if isinstance(atom, FloorDiv):
+        return _quotient_bounds(atom.numerator.bounds, (low, high))
+    # A rest lies between 0 and the divisor, without it: it has its sign.
+    least = None if low is None else min(low + 1, 0)
+    return least, None if high is None else max(high - 1, 0)
+
+
+def _divisor_bounds(numerator: Index, divisor: Index) -> _Bounds:
+    """The range of what ``numerator`` is divided by, which is not 0.  Positions are divided by sizes alone, and where
+    there is a position, there is an element: then a divisor that may be positive is."""
+    low, high = divisor.bounds
+    if high is not None and high <= 0:
+        return low, -1
+    some = low is not None and low >= 0
+    if some or any(symbol.size is not None for symbol in numerator.symbols):
+        low = max(low or 1, 1)
+    return low, high
+
+
+def _is_positive(numerator: Index, divisor: Index) -> bool:
+    """True if ``divisor``, by which ``numerator`` is divided, is known to be above 0."""
+    low = _divisor_bounds(numerator, divisor)[0]
+    return low is not None and low >= 1
+
+
+def _quotient_bounds(numerator: _Bounds, divisor: _Bounds) -> _Bounds:
+    """The range of ``numerator // divisor``: nearer to 0 the larger the divisor is, and with the signs of both."""
+    (least, most), (low, high) = numerator, divisor
+    if low is not None and low > 0:
+        # Rounded down, what is negative stays so: -1 at most, however large the divisor is.
+        first = None if least is None else least // low if least < 0 else 0 if high is None else least // high
+        last = None if most is None else most // low if most >= 0 else -1 if high is None else most // high
+        return first, last
+    if high is not None and high < 0:
+        return _quotient_bounds(_scale_bounds(numerator, -1), _scale_bounds(divisor, -1))
+    if least is None or most is None:
+        return None, None
+    furthest = max(abs(least), abs(most))  # by 1 or -1
+    return -furthest, furthest
 
 
 def _product_bounds(monomial: Monomial) -> _Bounds:
@@ -432,8 +463,8 @@ def _at_upper_ends(index: Index) -> Index:
 def _exact_quotient(index: Index, divisor: Index) -> Index | None:
     """``index / divisor`` if ``divisor`` is a single term that divides every term of ``index``."""
     if len(divisor.terms) != 1:
-        # A divisor of several terms, as ``n + 1``, divides itself alone.
-        return ONE if index == divisor else None
+        # A divisor of several terms, as ``n + 1``, divides itself alone; 0 divides nothing.
+        return ONE if divisor.terms and index == divisor else None
     factors, number = divisor.terms[0]
     quotient: dict[Monomial, int] = {}
     for monomial, coefficient in index.terms:
@@ -476,10 +507,10 @@ def _floordiv(index: Index, divisor: Index) -> Index:
     if (value := index.as_int()) is not None and number is not None:
         return Index.of(value // number)
     quotient, rest = _split(index, divisor)
-    # ``(q * d + r) // d`` is q for 0 <= r < d: this is where most divisions vanish.
+    # ``(q * d + r) // d`` is q for 0 <= r < d, which is then positive: this is where most divisions vanish.
     if rest.is_nonnegative() and rest.is_below(divisor):
         return quotient
-    # ``(4 * i + 2 * j) // 6`` is ``(2 * i + j) // 3``.
+    # ``(4 * i + 2 * j) // 6`` is ``(2 * i + j) // 3``: what is divided out is positive, so that both keep their signs.
     if number is not None and (common := _content(rest, number)) > 1:
         return quotient + _floordiv(_divided(rest, common), Index.of(number // common))
     return quotient + _floordiv_atom(rest, divisor)
@@ -489,10 +520,12 @@ def _floordiv_atom(rest: Index, divisor: Index) -> Index:
     """The division of a rest that could not be split: ``(x // a) // b`` becomes ``x // (a * b)`` and ``(x % (a * b)) //
     a`` becomes ``(x // a) % b``; anything else becomes a ``FloorDiv``."""
     atom = rest.as_atom()
-    # Rounding down twice is rounding down once for positive divisors only.
-    if isinstance(atom, FloorDiv) and divisor.is_nonnegative():
+    # Rounding down twice is rounding down once where the second divisor is positive; the first may have any sign.
+    if isinstance(atom, FloorDiv) and _is_positive(atom.numerator, divisor):
         return atom.numerator // (atom.divisor * divisor)
-    if isinstance(atom, Mod) and (factor := _exact_quotient(atom.divisor, divisor)) is not None:
+    # For the same reason b has to be positive here, and a need not be.
+    factor = _exact_quotient(atom.divisor, divisor) if isinstance(atom, Mod) else None
+    if isinstance(atom, Mod) and factor is not None and _is_positive(atom.numerator, factor):
         return (atom.numerator // divisor) % factor
     return Index.of_atom(FloorDiv(rest, divisor))
 
@@ -512,7 +545,7 @@ def _mod(index: Index, divisor: Index) -> Index:
     if number is not None and (common := _content(rest, number)) > 1:
         return _mod(_divided(rest, common), Index.of(number // common)) * common
     atom = rest.as_atom()
-    # ``(x % (a * b)) % a`` is ``x % a``.
+    # ``(x % (a * b)) % a`` is ``x % a``, whatever the signs are.
     if isinstance(atom, Mod) and _exact_quotient(atom.divisor, divisor) is not None:
         return atom.numerator % divisor
     return Index.of_atom(Mod(rest, divisor))

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from inductor.deps import gives_views
+from inductor.deps import gives_views, is_custom
 from inductor.errors import UnsupportedGraph
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.ir.program import Buffer, Ref
@@ -22,7 +22,7 @@ from inductor.lowerings.context import OF_IMAGES, Context, same_strides
 from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import LIBRARY
 from inductor.lowerings.sizes import contiguous_strides
-from inductor.lowerings.values import Tensor, load, strided
+from inductor.lowerings.values import Tensor, broadcast_to, load, positions, reindex, strided
 from inductor.rewrites.layouts import CHANNELS_INNERMOST
 from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 
@@ -65,7 +65,8 @@ def _as_eager_lays(ctx: Context, node: Node, operands: tuple[object, object]) ->
         return operands
     # What was decided to have its channels innermost is made of what has them so.
     turned = any(CHANNELS_INNERMOST in result.meta for result in _results(node))
-    laid = [_laid(ctx, *pair, turned) for pair in zip(leaves, given, strict=True)]
+    custom = isinstance(node.target, OpOverload) and is_custom(node.target)
+    laid = [_laid(ctx, *pair, turned, custom) for pair in zip(leaves, given, strict=True)]
     result: tuple[object, object] = pytree.tree_unflatten(laid, structure)
     return result
 
@@ -75,13 +76,24 @@ def _results(node: Node) -> list[Node]:
     return [node, *(user for user in node.users if user.target is operator.getitem)]
 
 
-def _laid(ctx: Context, value: object, source: object, as_told: bool) -> object:
+def _repeated(ctx: Context, value: Tensor, wanted: Sequence[Index]) -> Tensor:
+    """A value that eager repeats by strides of 0, computed once: a program's own operator may ask for strides."""
+    once = [step == ZERO for step in wanted]
+    sizes = tuple(ONE if repeats else size for size, repeats in zip(value.sizes, once, strict=True))
+    places = [ZERO if repeats else at for at, repeats in zip(positions(value.sizes), once, strict=True)]
+    strides = tuple(ONE if repeats else step for step, repeats in zip(wanted, once, strict=True))
+    return broadcast_to(ctx.realize(reindex(value, sizes, places), strides), value.sizes)
+
+
+def _laid(ctx: Context, value: object, source: object, as_told: bool, custom: bool) -> object:
     traced = source.meta.get("val") if isinstance(source, Node) else None
     if not isinstance(value, Tensor) or not isinstance(traced, torch.Tensor) or traced.layout is not torch.strided:
         return value
     wanted = ctx.sizes.strides(traced.stride())
     if isinstance(source, Node) and CHANNELS_INNERMOST in source.meta and not as_told:
         wanted = contiguous_strides(value.sizes)  # as they are in eager
+    if custom and value.base is None and ZERO in wanted:
+        return _repeated(ctx, value, wanted)
     value = ctx.realize(value)
     layout = strided(value)
     if layout is None or any(step == ZERO for step in wanted):

@@ -29,6 +29,7 @@ from inductor.lowerings.algebra import (
 )
 from inductor.lowerings.context import Context
 from inductor.lowerings.creation import filled
+from inductor.lowerings.fillers import filler
 from inductor.lowerings.promotion import Kind, category, promote, result_dtype
 from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import Declined, lowering
@@ -484,11 +485,12 @@ def masked_fill(ctx: Context, x: Tensor, mask: Tensor, value: object) -> Tensor 
     if x.dtype.is_complex or isinstance(value, complex):
         return Declined("complex numbers")
     # The fill value never promotes ``x``: it is converted to its dtype.
+    filling: Tensor | Declined
     if isinstance(value, Tensor):
-        filler = convert(value, x.dtype)
+        filling = filler(ctx, value, x.dtype)
     else:
-        filler = Tensor((), x.dtype, x.device, _operand(value, (), x.dtype).expr)
-    return _choice(mask, filler, x)
+        filling = Tensor((), x.dtype, x.device, _operand(value, (), x.dtype).expr)
+    return filling if isinstance(filling, Declined) else _choice(mask, filling, x)
 
 
 # -- casts and copies -------------------------------------------------------------------------------------------------

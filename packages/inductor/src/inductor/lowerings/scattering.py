@@ -21,6 +21,7 @@ from inductor.ir.index import ONE, ZERO, Index, Symbol
 from inductor.ir.kernel import StoreMode
 from inductor.lowerings.algebra import Value, equal, maximum, where
 from inductor.lowerings.context import Context
+from inductor.lowerings.fillers import filler
 from inductor.lowerings.indexing import decline_empty_axis, gather_at, place, position, spread
 from inductor.lowerings.pointwise import elementwise
 from inductor.lowerings.registry import Declined, lowering
@@ -83,12 +84,14 @@ def scattered(
 # -- index_put --------------------------------------------------------------------------------------------------------
 
 
-def _where_mask(x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
+def _where_mask(ctx: Context, x: Tensor, mask: Tensor, values: Tensor) -> Tensor | Declined:
     """``x`` with one value wherever the mask holds."""
     # A mask may have fewer dimensions: those it has are the first.
     held = reindex(mask, x.sizes, positions(x.sizes)[: mask.ndim])
-    filler = Value(convert(values, x.dtype).expr)
-    return pure(x, where(Value(held.expr), filler, Value(x.expr)).expr)
+    filling = filler(ctx, values, x.dtype)
+    if isinstance(filling, Declined):
+        return filling
+    return pure(x, where(Value(held.expr), Value(filling.expr), Value(x.expr)).expr)
 
 
 @lowering(aten.index_put.default)
@@ -102,7 +105,7 @@ def index_put(
             return Declined("adding where a mask holds")
         if first.sizes != x.sizes[: first.ndim]:
             return Declined("a mask of another shape, which eager refuses")
-        return _where_mask(x, first, values)
+        return _where_mask(ctx, x, first, values)
     if values.dtype != x.dtype:
         return Declined(_OTHER_TYPE)
     laid = spread(ctx, x, indices)
@@ -242,12 +245,20 @@ def scatter_reduce(
     if reduce != "mean" or isinstance(total, Declined):
         return total
     # How many values each place got, its own included or not; 1 at least, for those that got none.
-    ones = Tensor(x.sizes, torch.float32, x.device, Const(1.0 if include_self else 0.0, torch.float32))
-    count = _scatter(ctx, ones, dim, index, 1.0, "add")
+    dtype = counting_dtype(index.numel)
+    start = Tensor(x.sizes, dtype, x.device, number(int(include_self), dtype))
+    count = _scatter(ctx, start, dim, index, 1, "add")
     if isinstance(count, Declined):
         return count
-    divisor = maximum(Value(count.expr), 1.0)
+    divisor = maximum(Value(count.expr), 1)
     return pure(x, (Value(total.expr) / divisor.to(total.expr.dtype)).expr)
+
+
+def counting_dtype(most: Index) -> torch.dtype:
+    """The dtype that counts up to ``most``: single precision where it holds every number, which divides without a
+    conversion, else integers."""
+    largest = most.as_int()
+    return torch.float32 if largest is not None and largest < 1 << 24 else torch.int64
 
 
 def _neutral(reduce: str, dtype: torch.dtype) -> float | int:

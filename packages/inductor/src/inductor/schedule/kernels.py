@@ -190,7 +190,7 @@ def _divisions(index: Index) -> Iterator[tuple[Symbol, int]]:
             if isinstance(atom, Symbol):
                 continue
             axis, divisor = atom.numerator.as_symbol(), atom.divisor.as_int()
-            if axis is not None and divisor is not None:
+            if axis is not None and divisor is not None and divisor > 0:
                 yield axis, divisor
             else:
                 yield from _divisions(atom.numerator)

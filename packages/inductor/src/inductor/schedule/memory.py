@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from inductor.deps import gives_views, loads_of, refs, root, stores_of
+from inductor.deps import gives_views, is_custom, loads_of, refs, root, stores_of
 from inductor.ir.expr import Expr, Load, rewrite
 from inductor.ir.graph import Graph
 from inductor.ir.index import ONE, Index, Symbol
@@ -114,7 +114,8 @@ class _Planner:
                 self.last[name] = number
                 # A view keeps its base.
                 self.last[root(name, views)] = number
-            if isinstance(item, Call) and gives_views(item.target):
+            # An operator of the program's own may give back what it was given, against its schema.
+            if isinstance(item, Call) and (gives_views(item.target) or is_custom(item.target)):
                 self.shared.update(root(ref.name, views) for ref in refs(item))
                 self.shared.update(buffer.name for buffer in item.outputs if buffer is not None)
         end = len(self.work)

@@ -14,14 +14,31 @@ positions that are reflected or clamped are plain strides.  Decided once, on dat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from inductor import costs
 from inductor.deps import static_extent
-from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result, cast, rewrite, substitute, walk
+from inductor.ir.expr import (
+    CHECKS,
+    Apply,
+    Const,
+    Expr,
+    IndexValue,
+    Load,
+    Masked,
+    Result,
+    apply,
+    cast,
+    children,
+    has_checks,
+    rewrite,
+    rewritten,
+    substitute,
+    walk,
+)
 from inductor.ir.index import Index, Symbol, loop_variable
 from inductor.ir.kernel import Let, Loop, Statement, Store, map_statement
 
@@ -74,8 +91,74 @@ def _part(segment: _Segment, first: int, end: int) -> _Segment:
     """A part of a segment, with what its conditions are there."""
     axis = loop_variable(f"{segment.axis.name.split('_')[0]}_{segment.first + first}", end - first)
     at = {segment.axis: Index.of(axis) + first}
-    body = tuple(map_statement(each, lambda expr: rewrite(substitute(expr, at), _decided), at) for each in segment.body)
-    return _Segment(segment.first + first, end - first, axis, body)
+    body: list[Statement] = []
+    for each in segment.body:
+        lost: list[Expr] = []
+
+        def known(expr: Expr, lost: list[Expr] = lost) -> Expr:
+            moved = substitute(expr, at)
+            found = rewritten(moved, _decided)
+            lost += _lost_checks(moved, found)
+            return found[id(moved)]
+
+        changed = map_statement(each, known, at)
+        asked = {statement.value for statement in body if isinstance(statement, Let)}
+        checks = [check for check in dict.fromkeys(lost) if check not in asked]
+        body += [Let(f"{_CHECKED}{len(body) + number}", check) for number, check in enumerate(checks)]
+        body.append(changed)
+    return _Segment(segment.first + first, end - first, axis, tuple(body))
+
+
+_CHECKED = "checked"
+"""The name of what is computed only because it may raise, before a number."""
+
+
+def _lost_checks(expr: Expr, found: Mapping[int, Expr]) -> list[Expr]:
+    """The checks that are made wherever ``expr`` is computed, and are not in what was ``found`` for it: eager computes
+    what is not chosen, too.  One within a ``Masked`` is made where the condition holds, and so it is here."""
+    if not has_checks(expr):
+        return []
+    checks: dict[bool, list[tuple[Expr | None, Expr]]] = {True: [], False: []}
+    stack: list[tuple[Expr, Expr | None, bool]] = [(expr, None, False)]
+    seen: set[tuple[int, Expr | None, bool]] = set()
+    while stack:
+        node, inside, lost = stack.pop()
+        if (id(node), inside, lost) in seen:
+            continue
+        seen.add((id(node), inside, lost))
+        if isinstance(node, Masked):
+            condition = found[id(node.condition)]
+            stack.append((node.condition, inside, lost))
+            if (truth := _truth(condition)) is None:
+                both = condition if inside is None else apply("and", inside, condition)
+                stack.append((node.body, both, lost))
+            elif truth:
+                stack.append((node.body, inside, lost))
+            continue
+        if isinstance(node, Apply) and node.op in CHECKS:
+            checks[lost].append((inside, found[id(node)]))
+        left_out = _left_out(node, found)
+        stack += [(child, inside, lost or child is left_out) for child in children(node)]
+    kept = set(checks[False])
+    gone = [(inside, check) for inside, check in checks[True] if not kept & {(inside, check), (None, check)}]
+    return [
+        check if inside is None else Masked(inside, check, Const(0, check.dtype), check.dtype)
+        for inside, check in gone
+        if has_checks(check)
+    ]
+
+
+def _left_out(node: Expr, found: Mapping[int, Expr]) -> Expr | None:
+    """The operand that is not computed any more, as another is known."""
+    if not isinstance(node, Apply) or node.op not in ("where", "and", "or"):
+        return None
+    if node.op == "where":
+        truth = _truth(found[id(node.args[0])])
+        return None if truth is None else node.args[2 if truth else 1]
+    for known, other in (node.args, node.args[::-1]):
+        if _truth(found[id(known)]) is (node.op == "or"):
+            return other
+    return None
 
 
 def _named_apart(body: Sequence[Statement], number: int) -> tuple[Statement, ...]:
