@@ -226,9 +226,7 @@ class _Translator:
         once, changed = self._runs_once, frozenset(change.source for change in self.changes)
         recheck, parts, entered, code = holding.recheck, self._parts(), tuple(self.machine.entered), self._assemble()
         known = self.graph, stopped, visited, recheck, once, changed, parts, entered, self.broke
-        assumed = machine.assumptions
-        varies = assumed.symbolic or bool(assumed.floats)
-        return Translation(code, guards, *known, *machine.of_other_processes(), varies)
+        return Translation(code, guards, *known, *machine.of_other_processes())
 
     def _parts(self) -> Parts:
         over, results = self.starting_over, self.results

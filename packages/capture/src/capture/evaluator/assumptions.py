@@ -72,6 +72,11 @@ class Assumptions:
         """True if some size or integer is a symbol."""
         return bool(self.layouts or self.ints or self.all_sizes or self.data_sizes)
 
+    @property
+    def varies(self) -> bool:
+        """True if sizes or numbers are open."""
+        return self.symbolic or bool(self.floats)
+
     def layout_of(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
         """The sizes and strides of a tensor that vary, by what is known of it and what the program says."""
         if not may_be_dynamic(source) or (source in self.written and has_windows(tensor)):

@@ -399,9 +399,9 @@ class Machine:
             return
         self.guards.add(Guard(source, kind, payload, self.location() if self.frames else None, text))
 
-    def of_other_processes(self) -> tuple[tuple[str, ...], tuple[Asked, ...], tuple[object, ...]]:
+    def of_other_processes(self) -> tuple[tuple[str, ...], tuple[Asked, ...], tuple[object, ...], bool]:
         """All that matters to another process alone."""
-        return tuple(self.of_this_process), tuple(self.asked), tuple(self.tables)
+        return tuple(self.of_this_process), tuple(self.asked), tuple(self.tables), self.assumptions.varies
 
     def is_one_object(self, left: Value, right: Value) -> bool:
         return self._met.is_one_object(self, left, right)
