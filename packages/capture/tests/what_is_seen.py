@@ -18,7 +18,7 @@ def seen(obj, depth=0):
         return name
     if isinstance(obj, torch.Tensor):
         return f"{name}({obj.dtype}, {obj.tolist()})"
-    held = f"{obj.__dict__!r}" if depth and getattr(obj, "__dict__", None) and not isinstance(obj, type) else ""
+    held = seen(obj.__dict__, depth + 1) if getattr(obj, "__dict__", None) and not isinstance(obj, type) else ""
     if isinstance(obj, BaseException):
         fields = ", ".join(f"{field}={seen(getattr(obj, field, None), depth + 1)}" for field in _FIELDS)
         return f"{name}({[seen(item, depth + 1) for item in obj.args]}, {obj}, {fields})"
@@ -28,9 +28,11 @@ def seen(obj, depth=0):
         items = [seen(item, depth + 1) for item in obj]
     elif isinstance(obj, (set, frozenset)):
         items = sorted(seen(item, depth + 1) for item in obj)
+    elif held:
+        items = []
     else:
         items = [re.sub(r"0x[0-9a-f]+", "0x", repr(obj))]
-    return f"{name}[{', '.join(items)}]{re.sub(r'0x[0-9a-f]+', '0x', held)}"
+    return f"{name}[{', '.join(items)}]{held}"
 
 
 def outcome(function, *args, **kwargs):
