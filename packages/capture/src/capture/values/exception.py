@@ -60,7 +60,7 @@ class ExceptionValue(UserObject):
         self.overlay["__context__"] = handled
 
     def _context_of(self, ctx: Tracer, link: ExceptionValue) -> Value | None:
-        """What a link of the chain was raised over; one that was made here is in no chain from before."""
+        """The exception that a link of the chain was raised over; one that was made here is in no chain from before."""
         if "__context__" in link.overlay or self.source is None:
             return link.overlay.get("__context__")
         return link.plain_attribute(ctx, "__context__")

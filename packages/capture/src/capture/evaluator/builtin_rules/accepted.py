@@ -1,4 +1,4 @@
-"""Which calls a function takes: rules are written for those, and would take some that CPython refuses.
+"""Calls that a function takes, and others: rules are written for those, and would take some that CPython refuses.
 
 Must not know what a function does.
 """
@@ -12,7 +12,6 @@ import inspect
 import itertools
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from capture.evaluator.builtin_rules.registry import hashable_in
 from capture.values.base import root_package
@@ -34,19 +33,19 @@ _MODULES = frozenset({"builtins", "_operator", "itertools", "_functools", "_coll
 
 
 @functools.cache
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+def _signature(function: Callable[..., object]) -> inspect.Signature | None:
     try:
         return inspect.signature(function)
     except (ValueError, TypeError):
         return None
 
 
-def is_accepted(function: Any, count: int, kwargs: Mapping[str, object]) -> bool:
+def is_accepted(function: object, count: int, kwargs: Mapping[str, object]) -> bool:
     """True for a call with so many arguments and these keywords that the function may take.
 
     Of most functions positions are those of their rules; that is asked where there are keywords.
     """
-    if not kwargs:
+    if not kwargs or not callable(function):
         return True
     if hashable_in(function, _NAMED):
         keywords = _KEYWORDS[function]

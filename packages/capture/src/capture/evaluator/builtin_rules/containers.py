@@ -95,7 +95,7 @@ def insert(ctx: Tracer, items: ListValue, index: Value, item: Value) -> Value:
 
 
 @rule(collections.deque.pop, kinds=(ListValue,))
-def pop_right(ctx: Tracer, items: ListValue, /) -> Value:
+def pop_right(ctx: World, items: ListValue, /) -> Value:
     return pop(ctx, items)
 
 

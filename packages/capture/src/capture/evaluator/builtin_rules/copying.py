@@ -110,7 +110,7 @@ def _copied_record(ctx: Tracer, value: TupleValue, item: _Item) -> Value:
 
 
 def _copied_constant(ctx: Tracer, value: Value, item: _Item, known: _Memo | None) -> Value:
-    """What is immutable is its own copy, but for a frozenset, of which a deep copy makes another one."""
+    """The copy of what is immutable: itself, but for a frozenset, of which a deep copy makes another one."""
     if not isinstance(value, ConstantValue):
         return value
     if (method := own_method(value.value, *_HOOKS)) is not None:
@@ -193,7 +193,7 @@ def _copied_object(ctx: Tracer, value: UserObject, item: _Item, known: _Memo | N
         has_way = ctx.call_builtin(hasattr, [made, ConstantValue("__setstate__")], {})
         if realize(ctx, has_way).truth(ctx):
             ctx.stop(Kind.COPY, f"{value.describe()} is copied, which has its own way to be copied")
-    made.overlay = state
+    made.overlay.update(state)
     return made
 
 

@@ -101,7 +101,7 @@ def _has_no_state(result: object) -> bool:
     if cls in _CONTAINERS or (derives(cls, tuple) and not cls.__dictoffset__):
         return all(map(_has_no_state, result))  # type: ignore[call-overload]
     if cls is dict:
-        return all(map(_has_no_state, result)) and all(map(_has_no_state, result.values()))  # type: ignore[attr-defined]
+        return all(map(_has_no_state, (*result, *result.values())))  # type: ignore[attr-defined,misc]
     return cls in _STATELESS or derives(cls, type) or derives(cls, enum.Enum)
 
 

@@ -71,15 +71,17 @@ def find_one_by_one(
     """The matches, found at once, of an iterator that each call makes anew: it has a position."""
     operands = [pattern, string, *([] if pos is endpos is None else [pos or ConstantValue(0)])]
     operands += [] if endpos is None else [endpos]
-    cls: Any = type(re.compile("").finditer(""))
     found = fold(ctx, _found_at_once, operands, {})
     if found is None:
         ctx.stop(Kind.TEXT, f"{string.describe()} is searched, which is known only when it runs")
-    return FoundIterator(cls, re.Pattern.finditer, operands, found.elements(ctx))
+    return FoundIterator(_ITERATOR, re.Pattern.finditer, operands, found.elements(ctx))
 
 
-def _found_at_once(pattern: re.Pattern[Any], *operands: Any) -> list[re.Match[Any]]:
-    return list(pattern.finditer(*operands))
+_ITERATOR = type(re.compile("").finditer(""))
+
+
+def _found_at_once(pattern: re.Pattern[str], string: str, *bounds: int) -> list[re.Match[str]]:
+    return list(pattern.finditer(string, *bounds))
 
 
 @rule(re.finditer)
