@@ -1,6 +1,7 @@
 /* Whether one value may stand for a constant in code that was specialised on it.
 
-   Python's == is too generous (1 == True == 1.0, 0.0 == -0.0) and at once too strict (nan != nan). */
+   Python's == is too generous (1 == True == 1.0, 0.0 == -0.0, range(5, 5) == range(0), "relu" == Act.RELU) and at once
+   too strict (nan != nan). So it is asked for a few types alone; what is no such is interchangeable with itself. */
 #include "guards.h"
 
 #include <string.h>
@@ -44,34 +45,59 @@ has_member(PyObject *set, PyObject *item)
     return PyErr_Occurred() ? -1 : found;
 }
 
-/* Whether == is too generous for it: numbers of several types are equal, and so is what holds them. */
+/* Whether each member of the one that is more than a text is in the other one as it is: with its type and content. */
 static bool
-needs_a_second_look(PyObject *member)
+holds_members_of(PyObject *set, PyObject *other)
 {
-    PyTypeObject *type = Py_TYPE(member);
-    return type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyComplex_Type
-        || type == &PyTuple_Type || type == &PyFrozenSet_Type;
-}
-
-/* Equal sets whose numbers also agree in type. */
-bool
-same_members(PyObject *value, PyObject *constant)
-{
-    if (PyObject_RichCompareBool(value, constant, Py_EQ) != 1) {
-        return false;
-    }
-    PyObject *members = PyObject_GetIter(value);
+    PyObject *members = PyObject_GetIter(other);
     if (members == NULL) {
         return false;
     }
     bool same = true;
     PyObject *member;
     while (same && (member = PyIter_Next(members)) != NULL) {
-        same = !needs_a_second_look(member) || has_member(constant, member) == 1;
+        same = PyUnicode_CheckExact(member) || has_member(set, member) == 1;
         Py_DECREF(member);
     }
     Py_DECREF(members);
     return same && !PyErr_Occurred();
+}
+
+/* Equal sets whose members also agree in type and content; a text of the one may equal what is no plain text in the
+   other. */
+bool
+same_members(PyObject *value, PyObject *constant)
+{
+    return PyObject_RichCompareBool(value, constant, Py_EQ) == 1 && holds_members_of(constant, value)
+        && holds_members_of(value, constant);
+}
+
+/* Whether an attribute, which C gives, is interchangeable. */
+static bool
+same_attribute(PyObject *value, PyObject *constant, const char *name)
+{
+    PyObject *left = PyObject_GetAttrString(value, name), *right = PyObject_GetAttrString(constant, name);
+    bool same = left != NULL && right != NULL && interchangeable(left, right);
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    return same;
+}
+
+/* Ranges of the same numbers may have other bounds. */
+static bool
+same_range(PyObject *value, PyObject *constant)
+{
+    return same_attribute(value, constant, "start") && same_attribute(value, constant, "stop")
+        && same_attribute(value, constant, "step");
+}
+
+/* Whether instances of a class derived from tuple are their items and nothing else. Those with a dict are objects to
+   write to, and of records made in C some items are hidden. */
+static bool
+is_its_items(PyTypeObject *type)
+{
+    return type->tp_dictoffset == 0 && Py_TYPE(type) == &PyType_Type
+        && !PyObject_HasAttrString((PyObject *)type, "n_sequence_fields");
 }
 
 static bool
@@ -116,5 +142,12 @@ interchangeable(PyObject *value, PyObject *constant)
         Py_XDECREF(verdict);
         return verdict == Py_True;
     }
-    return PyObject_RichCompareBool(value, constant, Py_EQ) == 1;
+    if (type == &PyRange_Type) {
+        return same_range(value, constant);
+    }
+    if (PyTuple_Check(constant) && is_its_items(type)) {
+        return same_items(value, constant);
+    }
+    /* Of all else only what is known to be told by its value: others may be equal and differ. */
+    return strcmp(type->tp_name, "torch.device") == 0 && PyObject_RichCompareBool(value, constant, Py_EQ) == 1;
 }

@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include "binding.h"
+#include "guards.h"
 
 static PyObject *
 decision_repr(PyObject *self)
@@ -140,7 +141,21 @@ switch_regions_method(PyObject *module, PyObject *on)
     Py_RETURN_NONE;
 }
 
+static PyObject *
+are_interchangeable(PyObject *module, PyObject *args)
+{
+    PyObject *value, *constant;
+    if (!PyArg_ParseTuple(args, "OO:are_interchangeable", &value, &constant)) {
+        return NULL;
+    }
+    bool same = interchangeable(value, constant);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(same);
+}
+
 static PyMethodDef methods[] = {
+    {"are_interchangeable", are_interchangeable, METH_VARARGS,
+     "are_interchangeable(value, constant, /)\n--\n\n"
+     "Whether one may stand for the other in code that was specialised on it: a guard's EQUALS."},
     {"set_peer_switch", set_peer_switch, METH_O,
      "set_peer_switch(callable, /)\n--\n\nWhat exchanges the callback of another compiler, called with None around regions."},
     {"set_translator", set_translator, METH_O,

@@ -481,16 +481,19 @@ class Machine:
     def handled(self) -> Value | None:
         if (handled := self.handled_here()) is not None:
             return handled
+        self.rely_on_no_handler()
+        return None
+
+    def rely_on_no_handler(self) -> None:
         # None of the frames that are evaluated handles one, so it is the caller's: its like comes with every call.
         if sys.exc_info()[1] is not None:
             self.stop(Kind.EXCEPTION_VALUE, "the exception that the caller handles is asked for")
         self.guard(CallSource(sys.exc_info, "sys.exc_info()"), GuardKind.EQUALS, (None, None, None))
-        return None
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raises in the program, with the exception that is being handled as its context, as Python does."""
         made = ExceptionValue(cls, [arg if isinstance(arg, Value) else self.literal(arg) for arg in args])
-        made.raise_while(self.handled_here())
+        made.raise_while(self, self.handled_here())
         raise UserRaised(made)
 
     def handled_here(self) -> Value | None:

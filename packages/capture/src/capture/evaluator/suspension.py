@@ -138,7 +138,8 @@ def _refuse_ends_as_errors(ctx: World, suspended: SuspendableValue, error: Any) 
         if issubclass(error.python_type(), end):
             made = ExceptionValue(RuntimeError, [ctx.literal(f"{suspended.word} raised {end.__name__}")])
             # As PEP 479 has it.
-            made.overlay["__context__"] = made.overlay["__cause__"] = error
+            made.overlay["__context__"] = error
+            made.follow_from(ctx, error)
             raise UserRaised(made)
 
 

@@ -162,7 +162,7 @@ _KEY_TYPES = (str, int, float, bool, type(None), bytes, enum.Enum, torch.dtype, 
 
 def _hashed(ctx: World, key: object, source: Source) -> object:
     """The key under which a key of a real dict is kept."""
-    if type(key) is tuple:
+    if isinstance(key, tuple):  # named or not: by its items, which may be objects
         return tuple(_hashed(ctx, item, source) for item in key)
     # Constants are kept under themselves: their hash and ``==`` are those of C, so that a dict here finds what
     # CPython's would.
@@ -202,10 +202,17 @@ def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[object, object], source
     return value
 
 
+def _is_constant(item: object) -> bool:
+    """True for an item of a set that is found by its value, all the way down."""
+    if isinstance(item, (tuple, frozenset)):
+        return all(map(_is_constant, item))
+    return isinstance(item, _KEY_TYPES) and not is_compared_by_code(item)
+
+
 @wraps(set)
 def wrap_set(ctx: World, obj: set[object], source: Source) -> Value:
     # A set has no positions: an item in it has no path by which it could be read again.
-    if not all(isinstance(item, _KEY_TYPES) and not is_compared_by_code(item) for item in obj):
+    if not all(map(_is_constant, obj)):
         ctx.stop(Kind.SET_ITEMS, f"`{source.expression()}` has items that are not constants")
     ctx.guard(source, GuardKind.ITEMS, frozenset(obj), text=f"{source.expression()} is {obj!r}")
     return SetValue(((item, ctx.literal(item)) for item in obj), source, orders=[(source, tuple(obj))])

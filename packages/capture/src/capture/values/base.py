@@ -143,6 +143,9 @@ class Tracer(Protocol):
     def is_one_object(self, left: Value, right: Value) -> bool:
         """True if ``is`` holds; relied on from now on."""
 
+    def rely_on_no_handler(self) -> None:
+        """Rely on the caller's handling no exception, which one that is raised here would be raised over."""
+
     def changed(self, value: Value) -> None:
         """The value is about to be mutated."""
 

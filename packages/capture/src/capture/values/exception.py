@@ -8,8 +8,8 @@ from typing import Any
 
 from capture.guards.sources import AttrSource, Source
 from capture.reasons import Kind
-from capture.values.base import LazyValue, Tracer, Value, realize
-from capture.values.constant import NONE, boolean
+from capture.values.base import LazyValue, Tracer, Value, derives, realize
+from capture.values.constant import FALSE, NONE, TRUE, is_none
 from capture.values.sequence import TupleValue
 from capture.values.user_object import UserObject, lookup
 
@@ -41,24 +41,44 @@ class ExceptionValue(UserObject):
     def trace(self, other: object) -> None:
         self._trace = other
 
-    def raise_while(self, handled: Value | None) -> None:
+    def raise_while(self, ctx: Tracer, handled: Value | None) -> None:
         """Sets ``__context__`` as CPython does when it raises this while another one is being handled."""
-        if handled is None or handled is self or self.source is not None:
+        if handled is None or handled is self:
             return
         link: Value | None = handled
         passed: set[Value] = set()  # a program may have closed the chain
         while isinstance(link, ExceptionValue) and link not in passed:
             passed.add(link)
-            further = link.overlay.get("__context__")
+            further = self._context_of(ctx, link)
             if further is self:  # as CPython does, lest it follows from itself
+                ctx.changed(link)
                 link.overlay["__context__"] = NONE
                 break
             link = further
+        if self.source is not None:  # others see it, too
+            ctx.changed(self)
         self.overlay["__context__"] = handled
+
+    def _context_of(self, ctx: Tracer, link: ExceptionValue) -> Value | None:
+        """The exception that a link of the chain was raised over; one that was made here is in no chain from before."""
+        if "__context__" in link.overlay or self.source is None:
+            return link.overlay.get("__context__")
+        return link.plain_attribute(ctx, "__context__")
+
+    def follow_from(self, ctx: Tracer, cause: Value) -> None:
+        """Sets ``__cause__``, and that it hides the context."""
+        # It may be an exception that was there before, whose cause others see.
+        ctx.changed(self)
+        self.overlay["__cause__"] = cause
+        self.overlay["__suppress_context__"] = TRUE
 
     def was_raised(self) -> None:
         """A frame was added to its traceback."""
         self.trace = object()
+        if self.source is None:
+            self.overlay.pop("__traceback__", None)
+        elif "__traceback__" in self.overlay:
+            self.overlay["__traceback__"] = UnseenTraceback()
 
     def plain_attribute(self, ctx: Tracer, name: str) -> Value | None:
         if name in self.overlay:
@@ -74,10 +94,10 @@ class ExceptionValue(UserObject):
             return TupleValue(self.new_args)
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.new_args[0] if self.new_args else NONE
-        if name == "__suppress_context__":
-            return boolean("__cause__" in self.overlay)
+        if name == "__context__" and self._trace is not None:  # raised here, where nothing was handled
+            ctx.rely_on_no_handler()
         if name in _LINKS:
-            return NONE
+            return FALSE if name == "__suppress_context__" else NONE
         owner, member = lookup(self.cls, name)
         # ``errno``, ``filename`` and the like, which the constructor in C fills: nobody has run it yet.
         if isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) and owner.__module__ == "builtins":
@@ -85,13 +105,20 @@ class ExceptionValue(UserObject):
         return super().plain_attribute(ctx, name)
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
-        if name == "__traceback__" and (self.source is None or isinstance(value, UnseenTraceback)):
-            return  # the real one comes when CPython raises the exception
-        if name in _LINKS and value is not None:
-            ctx.changed(self)
-            self.overlay[name] = value
+        if name not in _LINKS or value is None:
+            super().plain_set(ctx, name, value)
             return
-        super().plain_set(ctx, name, value)
+        value = realize(ctx, value)
+        allowed = {"__suppress_context__": bool, "__traceback__": TracebackType}.get(name, BaseException)
+        if not derives(value.python_type(), allowed) and (name == "__suppress_context__" or not is_none(value)):
+            ctx.stop(Kind.EXCEPTION_VALUE, f"`{name}` of an exception is to be {value.describe()}")
+        if name == "__cause__":
+            self.follow_from(ctx, value)
+            return
+        if name == "__traceback__":
+            self.trace = None if is_none(value) else object()
+        ctx.changed(self)
+        self.overlay[name] = value
 
 
 def made_in_c(cls: type[BaseException], name: str) -> object:

@@ -381,6 +381,31 @@ class RowIterator(IteratorValue):
             yield from pool
 
 
+class FoundIterator(IteratorValue):
+    """Over what a function of constants finds, whose iterator is C's own: ``finditer`` of a pattern."""
+
+    def __init__(self, cls: type, function: object, operands: Sequence[Value], found: Sequence[Value]) -> None:
+        self.cls = cls
+        self.function = function
+        self.operands = list(operands)
+        self.position = 0
+        """The steps that were taken, the one beyond the end included."""
+        self._found = found
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        if self.position < len(self._found):
+            self.position += 1
+            return self._found[self.position - 1]
+        self.position = len(self._found) + 1
+        return None
+
+    def parts(self) -> Iterator[Value]:
+        yield from self.operands
+
+
 class SliceIterator(IteratorValue):
     """``itertools.islice``."""
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from capture._engine import are_interchangeable
 from capture.guards.guard import Guard
 from capture.guards.kinds import RELATIONS, GuardKind
 from capture.guards.sources import (
@@ -209,19 +210,9 @@ def _is_unequal(expected: object, found: Value) -> bool:
         return True
     if isinstance(found, ScalarValue) and type(expected) is float:
         return True  # as good as never the same
-    return isinstance(found, ConstantValue) and not _are_alike(expected, found.value)
-
-
-def _are_alike(expected: object, actual: object) -> bool:
-    """True for constants that a guard takes for equal.
-
-    Numbers by their digits, as NaN and the two zeros are; sets may hold what is compared by code.
-    """
-    if type(expected) is frozenset and type(actual) is frozenset:
-        return True
-    if type(expected) in (float, complex):
-        return repr(expected) == repr(actual)
-    return type(expected) is type(actual) and bool(expected == actual)
+    # Sets may hold what is compared by code, which is not run here.
+    known = isinstance(found, ConstantValue) and type(expected) is not frozenset
+    return known and not are_interchangeable(found.value, expected)  # type: ignore[attr-defined]
 
 
 def _is_another_object(expected: object, found: Value) -> bool:

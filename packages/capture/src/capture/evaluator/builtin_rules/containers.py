@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import sys
 from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Any
@@ -85,13 +86,20 @@ def pop_left(ctx: Tracer, items: ListValue) -> Value:
 @rule(list.insert, kinds=(ListValue, None, None))
 def insert(ctx: Tracer, items: ListValue, index: Value, item: Value) -> Value:
     position = index_of(ctx, index)
+    if abs(position) > sys.maxsize:
+        throw_as(ctx, [].insert, position, None)
     ctx.changed(items)
     # Python cuts a position that is too large or too small, and so does this list.
     items.items.insert(position, item)
     return NONE
 
 
-@rule(list.pop, collections.deque.pop, kinds=(ListValue,))
+@rule(collections.deque.pop, kinds=(ListValue,))
+def pop_right(ctx: World, items: ListValue, /) -> Value:
+    return pop(ctx, items)
+
+
+@rule(list.pop, kinds=(ListValue,))
 def pop(ctx: Tracer, items: ListValue, index: Value | None = None) -> Value:
     position = -1 if index is None else index_of(ctx, index)
     # Python's own words, by making it raise: they differ between lists, deques and releases.

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any
 
+from capture.evaluator.builtin_rules.accepted import is_accepted
 from capture.evaluator.builtin_rules.families import FAMILIES
 from capture.evaluator.builtin_rules.operators import by_own_methods
 from capture.evaluator.builtin_rules.registry import PURE, RULES, Kinds, Rule, fold, hashable_in, name_of
@@ -73,6 +74,8 @@ _CHANGES_A_DICT = frozenset(
 
 def _apply(ctx: World, function: object, rule: Rule, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Runs a rule; a call that its parameters do not fit is left to CPython, whose error is right."""
+    if kwargs and not is_accepted(function, len(args), kwargs):
+        ctx.stop(Kind.CALL, f"{name_of(function)} is called with keywords that it does not take")
     try:
         return rule(ctx, *args, **kwargs)
     except TypeError as error:

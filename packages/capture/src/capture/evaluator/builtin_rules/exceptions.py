@@ -150,8 +150,8 @@ def init_exception(ctx: Tracer, value: ExceptionValue, *args: Value) -> Value:
 
 
 @rule(BaseException.with_traceback, kinds=(ExceptionValue, None))
-# Its traceback is made by CPython, where the exception is raised in the end.
-def with_traceback(ctx: Tracer, value: ExceptionValue, traceback: Value) -> Value:
+def with_traceback(ctx: Tracer, value: ExceptionValue, traceback: Value, /) -> Value:
+    value.plain_set(ctx, "__traceback__", traceback)
     return value
 
 

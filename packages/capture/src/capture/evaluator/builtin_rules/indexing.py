@@ -5,7 +5,9 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
+
+import torch
 
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.values.base import Tracer, Value, held_by, realize, type_name
@@ -30,7 +32,7 @@ def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Valu
         return items if is_none(index.step) else TupleValue(chosen)
     if isinstance(items, ListValue):
         return ListValue(chosen)
-    return TupleValue(chosen, cls=items.cls if items.cls.__name__ == "Size" else tuple)
+    return TupleValue(chosen, cls=torch.Size if items.cls is torch.Size else tuple)
 
 
 @rule(operator.getitem, kinds=(SequenceValue, None))
@@ -61,10 +63,16 @@ def assign_slice(ctx: Tracer, items: ListValue, index: SliceValue, value: Value)
 def assign_item(ctx: Tracer, items: ListValue, index: Value, value: Value) -> Value:
     position = _position(ctx, items, index)
     if not -len(items.items) <= position < len(items.items):
-        ctx.throw(IndexError, "list assignment index out of range")
+        _refuse_position(ctx, items)
     ctx.changed(items)
     items.items[position] = value
     return ConstantValue(None)
+
+
+def _refuse_position(ctx: Tracer, items: ListValue) -> NoReturn:
+    """Raises for a position that is written to and is none."""
+    of_deque = issubclass(items.python_type(), deque)
+    ctx.throw(IndexError, "deque index out of range" if of_deque else "list assignment index out of range")
 
 
 @rule(operator.delitem, kinds=(ListValue, None))
@@ -73,7 +81,7 @@ def delete_item(ctx: Tracer, items: ListValue, index: Value) -> Value:
         _refuse_slices_of_deques(ctx, items)
     chosen: Any = slice_of(ctx, index) if isinstance(index, SliceValue) else _position(ctx, items, index)
     if isinstance(chosen, int) and not -len(items.items) <= chosen < len(items.items):
-        ctx.throw(IndexError, "list assignment index out of range")
+        _refuse_position(ctx, items)
     ctx.changed(items)
     # Deques' iterators notice.
     items.moves += 1

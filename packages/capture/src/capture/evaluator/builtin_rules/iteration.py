@@ -133,6 +133,16 @@ def make_iter(ctx: Tracer, value: Value, sentinel: Value | None = None) -> Value
     return made.owner if isinstance(made, UserIterator) else made
 
 
+@rule(str.__iter__, bytes.__iter__, range.__iter__, frozenset.__iter__, kinds=(ConstantValue,))
+def iterate_constant(ctx: Tracer, value: ConstantValue) -> Value:
+    return iterate(ctx, value)
+
+
+@rule(range.__reversed__, kinds=(ConstantValue,))
+def reverse_constant(ctx: World, value: ConstantValue) -> Value:
+    return make_reversed(ctx, value)
+
+
 @rule(next, kinds=(None,))
 def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Value:
     # Without a default the StopIteration of the user's own code passes as it is, with whatever it carries.

@@ -13,7 +13,7 @@ from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue, boolean, differs_from_itself
 from capture.values.iterating import iterate
 from capture.values.mapping import DictValue, DictView, key_of
-from capture.values.sequence import SequenceValue
+from capture.values.sequence import SequenceValue, TupleValue
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
@@ -35,7 +35,7 @@ def item_in_view(ctx: World, container: DictView, item: Value) -> Value:
 def _is_entry(ctx: Tracer, owner: DictValue, item: Value) -> Value:
     """True if a pair is an entry of the dict."""
     item = realize(ctx, item)
-    if not isinstance(item, SequenceValue) or item.cls is not tuple or len(item.items) != 2:
+    if not isinstance(item, TupleValue) or len(item.items) != 2:  # of any class of tuples, as C has it
         return boolean(False)
     key, value = item.items
     entry = owner.entries.get(key_of(ctx, key))

@@ -6,6 +6,7 @@ where code of the program answers (metaclasses, hooks, properties) it is evaluat
 
 from __future__ import annotations
 
+import enum
 import re
 import weakref
 from abc import ABCMeta, get_cache_token
@@ -286,6 +287,11 @@ def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: Constant
         return BuiltinValue(getattr(cls.cls, name.value))
     if isinstance(member, (FunctionType, classmethod, staticmethod, property)) or binds_by_code(member):
         return bind(ctx, member, owner, name.value, value)
+    if isinstance(value.identity(), enum.Enum) and name.value == "value" and owner.__module__ == "enum":
+        held = object.__getattribute__(value.identity(), "__dict__").get("_value_")
+        # A list, say: the very one, to which the program may write.
+        if not isinstance(held, (int, float, complex, str, bytes, type(None))):
+            return value.attribute(ctx, "_value_")
     folded = fold(ctx, getattr, [value, name], {})
     if folded is None:
         ctx.stop(Kind.ATTRIBUTE, f"`{name.value}` of {value.describe()} is read")

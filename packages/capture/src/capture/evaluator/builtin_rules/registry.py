@@ -5,14 +5,27 @@
 
 from __future__ import annotations
 
+import enum
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Any, Concatenate
+
+import torch
 
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.signals import let_through
-from capture.values.base import NotConstant, Tracer, Value, module_name, realize
+from capture.values.base import NotConstant, Tracer, Value, derives, module_name, realize
 from capture.values.classes import ClassValue, rely_on_names
 from capture.values.constant import ConstantValue, differs_from_itself
 from capture.values.own_methods import asked_method
@@ -69,6 +82,9 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
     except Exception as error:  # noqa: BLE001 - whatever a pure function raises on these operands, it raises in eager too
         let_through(error)
         ctx.throw(type(error), *error.args)
+    if not _has_no_state(result):
+        kind = f"a {type(result).__qualname__}, which has a state"
+        ctx.stop(Kind.BUILTIN, f"{name_of(function)} gives {kind}: each call makes its own")
     _note_what_varies(ctx, function, args, operands, result)
     if isinstance(result, str):  # the text of a class is what it is called
         for arg in args:
@@ -77,6 +93,27 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
     # A function that gives one of its operands gives that very object: ``tuple(t) is t``.
     same = (arg for arg, operand in zip(args, operands, strict=True) if operand is result)
     return next(same, None) or ctx.literal(result)
+
+
+def _has_no_state(result: object) -> bool:
+    """True for what may be kept with a version: immutable all the way, or of containers that ``literal`` makes anew."""
+    cls = type(result)
+    if cls in _CONTAINERS or (derives(cls, tuple) and not cls.__dictoffset__):
+        return all(map(_has_no_state, result))  # type: ignore[call-overload]
+    if cls is dict:
+        return all(map(_has_no_state, (*result, *result.values())))  # type: ignore[attr-defined,misc]
+    return cls in _STATELESS or derives(cls, type) or derives(cls, enum.Enum)
+
+
+_CONTAINERS = (tuple, list, frozenset)
+_STATELESS = frozenset({
+    *(int, float, complex, bool, str, bytes, slice, range, type(None), type(...), type(NotImplemented)),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo),
+    *(re.Pattern, re.Match, operator.attrgetter, operator.itemgetter, operator.methodcaller),
+    # Found, and not made: of code and of classes; the proxy of a pattern's groups is all that leads to its dict.
+    *(BuiltinFunctionType, FunctionType, CodeType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType),
+    MappingProxyType,
+})  # fmt: skip
 
 
 def _note_what_varies(

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from capture.evaluator.builtin_rules.containers import update
 from capture.evaluator.builtin_rules.registry import RULES, rule
 from capture.evaluator.world import World
-from capture.values.base import Tracer, Value
-from capture.values.constant import NONE
+from capture.values.base import Tracer, Value, derives, realize
+from capture.values.constant import NONE, NOT_IMPLEMENTED
 from capture.values.container_object import STORAGE, contents_of
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SequenceValue, SetValue
@@ -38,13 +38,40 @@ def _through(function: Callable[..., object]) -> Callable[..., Value]:
     return apply
 
 
+def _among(function: Callable[..., object], kinds: tuple[type, ...]) -> Callable[..., Value]:
+    """The rule for a method that says NotImplemented of operands of other kinds, where the operator asks further."""
+
+    def apply(ctx: Tracer, left: Value, right: Value) -> Value:
+        other = realize(ctx, right).python_type()
+        if not any(derives(other, kind) for kind in kinds):
+            return NOT_IMPLEMENTED
+        return ctx.call_builtin(function, [contents_of(left), contents_of(right)], {})
+
+    return apply
+
+
+_COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+_COMBINING = (*_COMPARISONS, "__or__", "__and__", "__sub__", "__xor__")
+_COMBINED: dict[type, tuple[tuple[str, ...], tuple[type, ...]]] = {
+    list: (_COMPARISONS, (list,)),
+    tuple: (_COMPARISONS, (tuple,)),
+    collections.deque: (_COMPARISONS, (collections.deque,)),
+    dict: ((*_COMPARISONS, "__or__"), (dict,)),
+    set: ((*_COMBINING, "__ior__"), (set, frozenset)),
+}
+"""The methods of a kind that take none but operands of kinds like it."""
+
+
 def _register() -> None:
     for base in (*STORAGE, tuple, MappingProxyType):
+        names, kinds = next((row for cls, row in _COMBINED.items() if issubclass(base, cls)), ((), ()))
         for name, function in _OPERATORS.items():
             member = vars(base).get(name)
             # Rules that are written for a method itself know more than the operator's.
             if member is not None and member not in RULES:
-                rule(member, kinds=((SequenceValue, DictValue, SetValue),))(_through(function))
+                taken = () if kinds == (dict,) and name in _COMPARISONS[2:] else kinds  # dicts have no order
+                applied = _among(function, taken) if name in names else _through(function)
+                rule(member, kinds=((SequenceValue, DictValue, SetValue),))(applied)
 
 
 _register()

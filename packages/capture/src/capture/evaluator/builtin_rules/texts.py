@@ -14,6 +14,7 @@ from capture.reasons import Kind
 from capture.silence import raised
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
+from capture.values.iterator import FoundIterator
 
 pure(os.fspath, re.escape, sys.intern)
 # From 3.13 on parts of ``os.path`` are made in C.
@@ -61,6 +62,32 @@ def _is_flag(value: object) -> bool:
 
 def _is_debug(value: object) -> bool:
     return isinstance(value, re.RegexFlag) and bool(value & re.DEBUG)
+
+
+@rule(re.Pattern.finditer, kinds=(ConstantValue, ConstantValue))
+def find_one_by_one(
+    ctx: Tracer, pattern: ConstantValue, string: Value, pos: Value | None = None, endpos: Value | None = None
+) -> Value:
+    """The matches, found at once, of an iterator that each call makes anew: it has a position."""
+    operands = [pattern, string, *([] if pos is endpos is None else [pos or ConstantValue(0)])]
+    operands += [] if endpos is None else [endpos]
+    found = fold(ctx, _found_at_once, operands, {})
+    if found is None:
+        ctx.stop(Kind.TEXT, f"{string.describe()} is searched, which is known only when it runs")
+    return FoundIterator(_ITERATOR, re.Pattern.finditer, operands, found.elements(ctx))
+
+
+_ITERATOR = type(re.compile("").finditer(""))
+
+
+def _found_at_once(pattern: re.Pattern[str], string: str, *bounds: int) -> list[re.Match[str]]:
+    return list(pattern.finditer(string, *bounds))
+
+
+@rule(re.finditer)
+def find_in_text(ctx: Tracer, pattern: Value, string: Value, flags: Value | None = None) -> Value:
+    compiled = ctx.call_builtin(re.compile, [pattern] if flags is None else [pattern, flags], {})
+    return ctx.call_builtin(re.Pattern.finditer, [compiled, string], {})
 
 
 for _function in (re.compile, re.match, re.search, re.fullmatch, re.split, re.findall, re.sub):

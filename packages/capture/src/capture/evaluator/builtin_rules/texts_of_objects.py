@@ -96,8 +96,8 @@ def plain_data(ctx: Tracer, value: Value, *around: Value) -> object:
         if around and _is_programs(value.cls.__repr__):  # which the text of what is around it calls
             raise NotConstant
         items = [inner(item, value, *around) for item in value.items]
-        # Named tuples take their items one by one.
-        return value.cls(*items) if hasattr(value.cls, "_fields") else value.cls(items)
+        # Past a ``__new__`` of the program's, which has run.
+        return tuple.__new__(value.cls, items) if isinstance(value.cls.__new__, FunctionType) else value.cls(items)
     if isinstance(value, DictValue) and value.cls is dict:
         return {inner(key): inner(item, value, *around) for key, item in value.entries.values()}
     return value.constant()

@@ -55,10 +55,11 @@ def _reading(function: Callable[..., object], *, guarded: bool) -> None:
                 raised, text = _raised_by(function), f"{function.__name__}() raised {type(error).__name__}"
                 ctx.guard(CallSource(raised, f"torch.{function.__name__}()"), GuardKind.EQUALS, raised(), text=text)
             ctx.throw(type(error), *error.args)
-        if function is torch.get_autocast_dtype:
-            _rely_on_autocast_dtype(ctx, *operands)
-        # What is not guarded here is among the state that every version relies on (``library_state``).
-        if guarded:
+        # What is not guarded here may have been switched by the code: relied on is what it was at the beginning, which
+        # of most of these is among the state that every version relies on (``library_state``).
+        if not guarded:
+            _rely_on_state(ctx, function, *operands)
+        else:
             text = f"{function.__name__}() was {answer}"
             ctx.guard(CallSource(function, f"torch.{function.__name__}()"), GuardKind.EQUALS, answer, text=text)
         return ctx.literal(answer)
@@ -66,9 +67,10 @@ def _reading(function: Callable[..., object], *, guarded: bool) -> None:
     rule(function)(read)
 
 
-def _rely_on_autocast_dtype(ctx: World, device: str) -> None:
-    """Relies on the dtype of autocast at the beginning: another one within the code follows from it."""
-    ctx.state_read[f"torch.get_autocast_dtype for {device}"] = partial(torch.get_autocast_dtype, device)
+def _rely_on_state(ctx: World, function: Callable[..., object], *operands: object) -> None:
+    """Relies on an answer of torch's at the beginning: another one within the code follows from it."""
+    name = f"torch.{function.__name__}" + "".join(f" for {operand}" for operand in operands)
+    ctx.state_read[name] = partial(function, *operands) if operands else function
 
 
 @cache
@@ -158,7 +160,9 @@ def _autocast(cls: type) -> Callable[..., Value]:
         given = [constant_of(ctx, arg) for arg in args], {k: constant_of(ctx, v) for k, v in kwargs.items()}
         # A real one is made, for its checks and warnings, and thrown away.
         made = noticed(ctx, lambda: cls(*given[0], **given[1]))
-        _rely_on_autocast_dtype(ctx, made.device)
+        # Its defaults.
+        _rely_on_state(ctx, torch.get_autocast_dtype, made.device)
+        _rely_on_state(ctx, torch.is_autocast_cache_enabled)
         return TorchContext(torch.autocast, autocast_arguments(made))
 
     return make

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from capture._engine import are_interchangeable
 from capture.evaluator.equal_calls.paths import MISSING, PLAIN_DICTS, Refused
 from capture.guards.kinds import GuardKind
 from capture.torch_versions import version_of
@@ -20,10 +21,12 @@ _SIMPLE = (bool, int, str, bytes, NoneType, float, complex, range, frozenset, tu
 
 
 def same_constant(left: object, right: object) -> bool:
-    """True for equal constants of one type; also tells the zeros of floats apart, and ``1``, ``1.0`` and ``True``."""
-    return left is right or (
-        type(left) is type(right) and type(left) in _SIMPLE and left == right and repr(left) == repr(right)
-    )
+    """True for constants that a guard of the engine takes for one another: of one type and content all through."""
+    return left is right or (type(left) in _SIMPLE and are_interchangeable(left, right))
+
+
+def _has_keys(obj: Any, wanted: Any) -> bool:
+    return type(obj) in PLAIN_DICTS and are_interchangeable(tuple(obj), wanted)
 
 
 def _has_none_under(obj: object, names: Any) -> bool:
@@ -35,7 +38,7 @@ _CHECKS: dict[GuardKind, Callable[[Any, Any], bool]] = {
     GuardKind.IS: lambda obj, wanted: obj is wanted,
     GuardKind.EQUALS: same_constant,
     GuardKind.LENGTH: lambda obj, wanted: type(obj) in (list, tuple, *PLAIN_DICTS) and len(obj) == wanted,
-    GuardKind.KEYS: lambda obj, wanted: type(obj) in PLAIN_DICTS and tuple(obj) == wanted,
+    GuardKind.KEYS: _has_keys,
     GuardKind.EMPTY: _has_none_under,
     GuardKind.TRUE: lambda obj, _: type(obj) in _OF_PLAIN_TRUTH and bool(obj),
     GuardKind.FALSE: lambda obj, _: type(obj) in _OF_PLAIN_TRUTH and not obj,

@@ -141,7 +141,7 @@ def _leave_type_error(ctx: Tracer) -> NoReturn:
 
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    items = _unpacked(ctx, frame.pop())
+    items = _unpacked(ctx, frame.pop(), inst.arg + 1)  # one more than there are targets says that there are too many
     if len(items) != inst.arg:
         few = len(items) < inst.arg
         detail = f"not enough values to unpack (expected {inst.arg}, got {len(items)})"
@@ -166,13 +166,16 @@ def unpack_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
         frame.push(item)
 
 
-def _unpacked(ctx: Tracer, value: Value) -> list[Value]:
-    """The items to unpack.  Those of a list or tuple stay unseen."""
+def _unpacked(ctx: Tracer, value: Value, most: int | None = None) -> list[Value]:
+    """The items to unpack, no more than so many.  Those of a list or tuple stay unseen."""
     if isinstance(value, SequenceValue):
         return list(value.items)
     if not is_iterable(value):
         ctx.throw(TypeError, f"cannot unpack non-iterable {type_name(value.python_type())} object")
-    return iterate(ctx, value).rest(ctx)
+    iterator, items = iterate(ctx, value), list[Value]()
+    while len(items) != most and (item := iterator.step(ctx)) is not None:
+        items.append(item)
+    return items
 
 
 # -- match statements --------------------------------------------------------------------------------------------

@@ -30,11 +30,9 @@ def raise_varargs(ctx: World, frame: Frame, inst: Instruction) -> None:
         cause = _instance(ctx, given)
         if not is_none(cause) and not isinstance(cause, ExceptionValue):
             ctx.throw(TypeError, "exception causes must derive from BaseException")
-        # It may be an exception that was there before, whose cause others see.
-        ctx.changed(raised)
-        raised.overlay["__cause__"] = cause
+        raised.follow_from(ctx, cause)
     # ``__context__``: what was being handled here when this was raised.
-    raised.raise_while(ctx.handled_here())
+    raised.raise_while(ctx, ctx.handled_here() if raised.source is None else ctx.handled())
     raise UserRaised(raised)
 
 

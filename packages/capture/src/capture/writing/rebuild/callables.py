@@ -11,7 +11,7 @@ import torch
 import torch.func
 
 from capture.values.classes import ClassValue, SuperValue
-from capture.values.constant import NONE, UNBOUND, ConstantValue
+from capture.values.constant import NONE, UNBOUND, ConstantValue, is_none
 from capture.values.context import TorchContext
 from capture.values.function import BoundMethod, BuiltinValue, CellValue, FunctionValue
 from capture.values.made_class import MemberValue
@@ -88,6 +88,8 @@ def build_builtin(writer: Writer, value: BuiltinValue) -> None:
         # By the function, never by its name: the receiver's class may have overridden what ``super()`` found.
         if isinstance(value.function, types.ClassMethodDescriptorType):
             writer.call_const(value.function.__get__, NONE, value.receiver)
+        elif is_none(value.receiver):  # to `__get__` it says that there is no object
+            writer.call_const(getattr, NONE, ConstantValue(value.function.__name__))
         elif hasattr(value.function, "__objclass__"):
             # With the class: some methods made in C look at it without asking whether it was given.
             cls = ClassValue(value.receiver.python_type())

@@ -27,6 +27,7 @@ from capture.values.iterator import (
     DictIterator,
     EnumerateIterator,
     FilterIterator,
+    FoundIterator,
     MapIterator,
     PairIterator,
     RangeIterator,
@@ -195,6 +196,17 @@ def build_rows(writer: Writer, value: RowIterator) -> None:
     emit.call(len(value.pools) + len(value.options))
     emit.load_const(value.position)
     emit.call(2)
+
+
+@builds(FoundIterator)
+@_kept
+def build_found(writer: Writer, value: FoundIterator) -> None:
+    """The function again, of the same constants, and as many steps."""
+    writer.emit.load_callable(advanced)
+    writer.emit.load_callable(value.function)
+    writer.emit.call(writer.load_all(value.operands))
+    writer.emit.load_const(value.position)
+    writer.emit.call(2)
 
 
 @builds(SliceIterator)
