@@ -211,6 +211,14 @@ INSIDES = Insides(
             why="which gives another shape to what nobody else has",
             without="`kron` and `affine_grid` of sizes that vary run in CPython",
         ),
+        *operators(
+            """
+            _log_softmax_backward_data _softmax_backward_data _upsample_bicubic2d_aa _upsample_bilinear2d_aa
+            _upsample_nearest_exact2d _upsample_nearest_exact3d
+            """,
+            why="whose fake lies in memory as its kernel's result does not",
+            without="no graph of this torch holds it",
+        ),
     ],
 )
 aten = INSIDES.operators("torch.ops.aten")

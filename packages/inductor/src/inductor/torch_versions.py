@@ -54,7 +54,8 @@ INSIDES = Insides(
         *operators(
             """
             _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
-            _adaptive_avg_pool3d_backward _addmm_activation _amp_foreach_non_finite_check_and_unscale _assert_scalar
+            _adaptive_avg_pool3d_backward _addmm_activation _amp_foreach_non_finite_check_and_unscale _assert_async
+            _assert_scalar
             _foreach_addcdiv _foreach_addcmul _foreach_copy _foreach_lerp _foreach_max
             _foreach_norm _foreach_pow _foreach_zero _int_mm _log_softmax _log_softmax_backward_data
             _native_batch_norm_legit _native_batch_norm_legit_functional

@@ -15,7 +15,7 @@ from aotgrad.recording.element_order import laid_out_by_elements
 from aotgrad.recording.indexed_order import laid_out_as_picked
 from aotgrad.recording.viewed_order import laid_out_as_viewed
 from aotgrad.tensors.symbols import SYM_TYPES
-from aotgrad.torch_versions import FakeTensorMode, OpOverload, aten, pytree
+from aotgrad.torch_versions import FakeTensorMode, OpOverload, aten, pytree, schema_of
 
 
 def may_be_laid_out(args: Sequence[object], result: torch.Tensor) -> bool:
@@ -106,7 +106,7 @@ def corrected(
     """The result of a fake kernel, with the layout and the dtype that the operator's own kernel gives."""
     rule = _CORRECTIONS.get(func)
     corrected_by_rule = result if rule is None else _corrected_by(rule, args, result, fake_mode)
-    return laid_out_by_elements(func, args, kwargs, corrected_by_rule)
+    return laid_out_by_elements(schema_of, func, args, kwargs, corrected_by_rule)
 
 
 def _corrected_by(rule: Callable[..., Any], args: Sequence[object], result: Any, fake_mode: FakeTensorMode) -> Any:

@@ -1,4 +1,4 @@
-"""How results of operators by elements lie in memory, where a dimension has one element.
+"""The layout of results of operators by elements, where a dimension has one element.
 
 A kernel goes over its operands by one iterator.  It asks first whether all are contiguous, then whether the channels of
 all are innermost, then whether all lie alike, and only then orders the dimensions by all strides.  Fakes ask otherwise,
@@ -9,7 +9,7 @@ Must not know: recording.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from functools import cache
 from itertools import zip_longest
@@ -20,6 +20,8 @@ import torch
 _Numbers: TypeAlias = Sequence[int]
 _Layout: TypeAlias = tuple[_Numbers, _Numbers]
 """Sizes and strides."""
+SchemaOf: TypeAlias = Callable[[Any], Any]
+"""Reads the schema of an operator."""
 
 
 class _Kind(Enum):
@@ -36,20 +38,22 @@ class _Kind(Enum):
     """Into a contiguous tensor."""
 
 
-def laid_out_by_elements(func: Any, args: Sequence[object], kwargs: Mapping[str, object], result: Any) -> Any:
+def laid_out_by_elements(
+    schema_of: SchemaOf, func: object, args: Sequence[object], kwargs: Mapping[str, object], result: Any
+) -> Any:
     """The result of a fake kernel as the operator's own kernel lays it out, if that goes by elements.
 
     Sizes that vary count as in this call, by which no guard comes about.
     """
     several = result if isinstance(result, (tuple, list)) else (result,)
-    if not any(map(_has_single, several)) or (kind := _kind(func)) is None:
+    if not any(map(_has_single, several)) or (kind := _kind(schema_of, func)) is None:
         return result
     operands = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
     if all(map(_is_in_plain_order, (*several, *operands))):
         return result
     if kind is _Kind.ALIKE:
         operands = operands[:1] if kwargs.get("memory_format") in (None, torch.preserve_format) else []
-    elif _stands_number(func, args):
+    elif _stands_number(schema_of, func, args):
         kind = _Kind.BESIDE_NUMBERS
     if not operands:
         return result
@@ -79,9 +83,10 @@ def _is_in_plain_order(value: object) -> bool:
 
 
 @cache
-def _kind(func: Any) -> _Kind | None:
-    returned, name = func._schema.returns, func._schema.name.removeprefix("aten::")
-    if func.namespace != "aten" or func._schema.is_mutable or any(each.alias_info is not None for each in returned):
+def _kind(schema_of: SchemaOf, func: Any) -> _Kind | None:
+    schema = schema_of(func)
+    name = schema.name.removeprefix("aten::")
+    if func.namespace != "aten" or schema.is_mutable or any(each.alias_info is not None for each in schema.returns):
         return None
     if name in _ALIKE:
         return _Kind.ALIKE
@@ -89,23 +94,23 @@ def _kind(func: Any) -> _Kind | None:
         return _Kind.CONTIGUOUS
     if name in _OTHERS or (torch.Tag.pointwise not in func.tags and name not in _WITHOUT_A_TAG):
         return None
-    if "scalar" in func._overloadname.lower() and name not in _OF_NUMBERS:
+    if "scalar" in schema.overload_name.lower() and name not in _OF_NUMBERS:
         return _Kind.BESIDE_NUMBERS
     return _Kind.TURNED if name in _TURNED else _Kind.TOGETHER
 
 
-def _stands_number(func: Any, args: Sequence[object]) -> bool:
+def _stands_number(schema_of: SchemaOf, func: object, args: Sequence[object]) -> bool:
     """True if a number is given in the place of a tensor."""
-    return any(place < len(args) and isinstance(args[place], _NUMBERS) for place in _places(func))
+    return any(place < len(args) and isinstance(args[place], _NUMBERS) for place in _places(schema_of, func))
 
 
 _NUMBERS = (int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 @cache
-def _places(func: Any) -> tuple[int, ...]:
-    """Where tensors stand among the arguments."""
-    arguments = enumerate(func._schema.arguments)
+def _places(schema_of: SchemaOf, func: object) -> tuple[int, ...]:
+    """The places of tensors among the arguments."""
+    arguments = enumerate(schema_of(func).arguments)
     return tuple(place for place, each in arguments if isinstance(each.type, torch.TensorType))
 
 

@@ -13,13 +13,13 @@ import torch
 from capture.recording.element_order import laid_out_by_elements
 from capture.recording.indexed_order import laid_out_as_picked
 from capture.recording.viewed_order import laid_out_as_viewed
-from capture.torch_versions import OpOverload, aten
+from capture.torch_versions import OpOverload, aten, schema_of
 
 
 def corrected(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object], result: object) -> object:
     """The result of a fake kernel, laid out as the operator's own kernel lays it out."""
     rule = _CORRECTIONS.get(func)
-    return laid_out_by_elements(func, args, kwargs, result if rule is None else rule(result, *args))
+    return laid_out_by_elements(schema_of, func, args, kwargs, result if rule is None else rule(result, *args))
 
 
 def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torch.Tensor:
