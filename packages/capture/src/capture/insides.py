@@ -82,6 +82,10 @@ def operators(names: str, why: str, without: str, namespace: str = "torch.ops.at
     return (Inside(f"{namespace}.{name}", why, without) for name in names.split())
 
 
+_OF_DESCRIPTORS = ("__get__", "__set__")
+"""Parts that members of a class have, by which tables know the functions of torch behind attributes."""
+
+
 class Absent(type):
     """The class that stands for something that torch lacks: false, empty, and nothing is an instance of it."""
 
@@ -94,7 +98,7 @@ class Absent(type):
         cls.complain()
 
     def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") and name not in _OF_DESCRIPTORS:
             raise AttributeError(name)
         part = Absent(name, (Exception,), {"complain": staticmethod(cls.complain)})
         setattr(cls, name, part)  # each part is one of its own, and the same every time

@@ -194,7 +194,7 @@ class EarlyRules(TorchFunctionMode):
 
 _DATA = torch.Tensor.data.__get__
 
-_FORGETS_HOOKS = getattr(TensorBase._backward_hooks, "__set__", None)
+_FORGETS_HOOKS = TensorBase._backward_hooks.__set__
 """The setter that autograd calls while it gives a view its new history: asking for that here would wait for it for
 ever."""
 
