@@ -158,6 +158,8 @@ INSIDES = Insides(
                 ("_functionalize_has_data_mutation", "which says that data was written"),
                 ("_functionalize_has_metadata_mutation", "which says that a layout was changed"),
                 ("_functionalize_was_storage_changed", "which says that memory was exchanged"),
+                ("_functionalize_replace", "which puts a result where it was written"),
+                ("_functionalize_commit_update", "which tells what shares its memory"),
                 ("_functionalize_mark_mutation_hidden_from_autograd", "which marks a write through `.data`"),
                 ("_functionalize_are_all_mutations_hidden_from_autograd", "which recognises those"),
             )

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from aotgrad.errors import Unsupported
+from aotgrad.pre_autograd.outs import flat, outs_of
 from aotgrad.tensors import functional
 from aotgrad.tensors.dense import may_overlap
 from aotgrad.torch_versions import DisableTorchDispatch, pytree
@@ -34,9 +35,31 @@ def refuse_overlaps(func: object, args: Sequence[object], kwargs: Mapping[str, o
     if name == "__setitem__":
         _refuse_setting(*args)
     # ``out`` is written as the first argument of an operator in place is.
-    if _is_dense(out := kwargs.get("out")):
-        rest = {key: value for key, value in kwargs.items() if key != "out"}
+    outs = outs_of(func, kwargs)
+    written = [out for out in flat(outs) if _is_dense(out)]
+    rest = {key: value for key, value in kwargs.items() if key not in outs}
+    for place, out in enumerate(written):
+        _refuse_copies(name, out)
         _refuse_reading(name, out, [*args[_is_added_to(name, args, out) :], rest])
+        if any(_share(out, other) for other in written[:place]):
+            raise Unsupported(f"{name} writes several results to one memory", "write to each of them")
+
+
+def refuse_shared_operands(name: str, written: Sequence[object], read: Sequence[object]) -> None:
+    """Refuses an operator of the program's own that writes to memory that it is given twice: in what order it writes
+    and reads, nobody knows, and its functional twin would write to copies that lie apart."""
+    tensors = [tensor for tensor in written if _is_dense(tensor)]
+    others = [tensor for tensor in pytree.tree_leaves(read) if _is_dense(tensor)]
+    for place, tensor in enumerate(tensors):
+        _refuse_copies(name, tensor)
+        if any(_share(tensor, other) for other in (*tensors[:place], *others)):
+            raise Unsupported(f"{name} writes to memory that another operand shows", "give it a copy of one of them")
+
+
+def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """True if two tensors show a place in one memory."""
+    both = one.numel() and other.numel() and functional.memory_of(one) == functional.memory_of(other)
+    return bool(both) and _meet(one, other)
 
 
 def _is_added_to(name: str, args: Sequence[object], out: torch.Tensor) -> bool:

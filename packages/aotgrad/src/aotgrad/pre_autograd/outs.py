@@ -1,0 +1,33 @@
+"""The tensors that a call is given to write its results to: `out=`, and what operators of ATen have by other names.
+
+Must not know: recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import torch
+
+from aotgrad.torch_versions import OpOverload, OpOverloadPacket, schema_of
+
+
+def outs_of(func: object, kwargs: Mapping[str, object]) -> dict[str, Any]:
+    """The tensors, or the sequences of them, that a call is given to write its results to, by name."""
+    names = _names_of_outs(func) if isinstance(func, (OpOverload, OpOverloadPacket)) else ("out",)
+    return {name: kwargs[name] for name in names if kwargs.get(name) is not None}
+
+
+@cache
+def _names_of_outs(func: OpOverload | OpOverloadPacket) -> frozenset[str]:
+    if isinstance(func, OpOverloadPacket):
+        return frozenset().union(*(_names_of_outs(getattr(func, name)) for name in func.overloads()))
+    return frozenset(argument.name for argument in schema_of(func).arguments if argument.is_out)
+
+
+def flat(outs: Mapping[str, Any]) -> list[Any]:
+    """What is written to, one after another."""
+    several = ([value] if isinstance(value, torch.Tensor) else value for value in outs.values())
+    return [each for one in several for each in one]
