@@ -22,7 +22,7 @@ from aotgrad.backward.plan import Graphs, Layout, MemoryLayout, Plan, partial_ba
 from aotgrad.errors import Unsupported, refuse_miscount
 from aotgrad.roles import Gradient
 from aotgrad.source import Source
-from aotgrad.torch_versions import DisableAutocast, version_of
+from aotgrad.torch_versions import version_of
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
 CompileBackward = Callable[[frozenset[int]], Boxed]
@@ -292,8 +292,7 @@ class DifferentiableBackward:
         given += [saved[index] for index in again.taken]
         given += [results[own.index(number)] for number in again.own]
         given += [below[number] for number in again.below]
-        with DisableAutocast():
-            found = again.run([*ctx.inputs, *given])
+        found = again.run([*ctx.inputs, *given])
         gradients: dict[Gradient, Any] = dict.fromkeys(self._plan.gradients)
         gradients.update(zip(again.roles, found, strict=True))
         return gradients
