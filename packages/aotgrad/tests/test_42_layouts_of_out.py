@@ -63,6 +63,11 @@ def ways(op, sample):
             return
 
 
+def steps(tensor):
+    """The strides that matter: of dimensions in which there is a step to take."""
+    return [tensor.stride(dim) for dim, size in enumerate(tensor.shape) if size > 1] if tensor.numel() else []
+
+
 def called(op):
     """What a program calls; torch's samples wrap what draws in a seed of their own."""
     return getattr(torch, op.name) if op.name in ("randn", "normal", "bernoulli", "multinomial") else op
@@ -76,7 +81,7 @@ def written(op, layouts, to_arguments):
         for each in given:
             each.fill_(0)
         result = called(op)(*args, **kwargs, out=given[0] if len(given) == 1 else tuple(given))
-        lie = [each.stride() for each in given if each.numel()]
+        lie = [steps(each) for each in given]
         for each in given:
             each.flatten()[:2].fill_(1)
             each.permute([*range(each.dim())][::-1]).reshape(-1)[-2:].fill_(1)
@@ -92,7 +97,7 @@ def outcome(program, given):
     outs = [torch.empty_strided(each.shape, each.stride(), dtype=each.dtype).fill_(1) for each in outs]
     with torch.no_grad():
         result = program(args, kwargs, outs)
-    return result, outs, [each.stride() for each in outs if each.numel()]
+    return result, outs, [steps(each) for each in outs]
 
 
 def cases(op, number):

@@ -1,4 +1,6 @@
-"""The tensors that a call is given to write its results to: `out=`, and what operators of ATen have by other names.
+"""The tensors that a call is given to write its results to, and what torch says of operators that write.
+
+They are `out=`, and what operators of ATen have by other names.
 
 Must not know: recording.
 """
@@ -31,3 +33,11 @@ def flat(outs: Mapping[str, Any]) -> list[Any]:
     """What is written to, one after another."""
     several = ([value] if isinstance(value, torch.Tensor) else value for value in outs.values())
     return [each for one in several for each in one]
+
+
+@cache
+def is_pointwise(name: str) -> bool:
+    """True if an operator of that name computes each element of its result from those at the same place."""
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
+    return name == "copy_" or any(torch.Tag.pointwise in overload.tags for overload in overloads)

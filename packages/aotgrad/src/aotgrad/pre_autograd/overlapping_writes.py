@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import torch
 
 from aotgrad.errors import Unsupported
-from aotgrad.pre_autograd.outs import flat, outs_of
+from aotgrad.pre_autograd.outs import flat, is_pointwise, outs_of
 from aotgrad.tensors import functional
 from aotgrad.tensors.dense import may_overlap
 from aotgrad.torch_versions import DisableTorchDispatch, pytree
@@ -83,12 +82,12 @@ def _refuse_reading(name: str, written: torch.Tensor, read: Sequence[object]) ->
     """Refuses reads of written memory, but for a pointwise operator's at the very same place."""
     memory = None
     for tensor in pytree.tree_leaves(read):
-        if not _is_dense(tensor) or not tensor.numel() or (tensor is written and _is_pointwise(name)):
+        if not _is_dense(tensor) or not tensor.numel() or (tensor is written and is_pointwise(name)):
             continue
         memory = functional.memory_of(written) if memory is None else memory
         if functional.memory_of(tensor) != memory or not _meet(written, tensor):
             continue
-        if not (_is_pointwise(name) and _place(written) == _place(tensor)):
+        if not (is_pointwise(name) and _place(written) == _place(tensor)):
             raise Unsupported(f"{name} reads memory that it writes", "give it a copy of what it reads")
 
 
@@ -165,10 +164,3 @@ _PATIENCE = 2000
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.size(), tensor.stride(), tensor.storage_offset()
-
-
-@cache
-def _is_pointwise(name: str) -> bool:
-    packet = getattr(torch.ops.aten, name, None)
-    overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
-    return name == "copy_" or any(torch.Tag.pointwise in overload.tags for overload in overloads)

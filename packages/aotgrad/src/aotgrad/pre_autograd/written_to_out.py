@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from aotgrad.errors import Unsupported
-from aotgrad.pre_autograd.outs import flat, outs_of
-from aotgrad.recording.memory_order import has_known_layout
+from aotgrad.pre_autograd.outs import flat, is_pointwise, outs_of
+from aotgrad.recording.memory_order import has_known_layout, lies_in_order
 from aotgrad.tensors import functional
 
 Call = Callable[..., Any]
@@ -32,7 +32,8 @@ def written_as_they_lie(func: Call, args: Sequence[Any], kwargs: Mapping[str, An
     tensors = flat(outs)
     if not tensors or not all(map(_is_followed, tensors)):
         return NotImplemented
-    if (drawing := _DRAWS.get(getattr(func, "__name__", "").split(".")[0])) is not None:
+    name = getattr(func, "__name__", "").split(".")[0]
+    if (drawing := _DRAWS.get(name)) is not None:
         out = tensors[0]
         if has_known_layout(out) and out.is_contiguous():
             return NotImplemented  # as the operator itself draws
@@ -40,11 +41,13 @@ def written_as_they_lie(func: Call, args: Sequence[Any], kwargs: Mapping[str, An
         if draw.size != tuple(out.shape):
             return NotImplemented  # which it then makes anew
         return call(draw.func, (out, *draw.operands), {"generator": kwargs.get("generator")})
+    if name in _PAST_STRIDES and not all(map(lies_in_order, tensors)):
+        raise Unsupported(f"the kernel of {name} writes to `out` as if it were contiguous", "run it eagerly")
     stands = {id(tensor): _stand_in(tensor) for tensor in tensors}
     given = {key: _replaced(value, stands) for key, value in outs.items()}
     result = call(func, args, {**kwargs, **given})
     for tensor in tensors:
-        _take(tensor, stands[id(tensor)], copy)
+        _take(name, tensor, stands[id(tensor)], copy)
     back = {id(stands[id(tensor)]): tensor for tensor in tensors}
     return _replaced(result, back)
 
@@ -71,15 +74,22 @@ def _replaced(value: Any, by_id: Mapping[int, torch.Tensor]) -> Any:
     return type(value)(*each) if hasattr(value, "_fields") else type(value)(each)
 
 
-def _take(tensor: torch.Tensor, value: torch.Tensor, copy: Copy) -> None:
+def _take(name: str, tensor: torch.Tensor, value: torch.Tensor, copy: Copy) -> None:
     """Gives a tensor what was written to its stand-in; a tensor of another size becomes it, as an operator has it."""
     inner = functional.current(value)
-    if inner.shape == tensor.shape and inner.stride() != tensor.stride():
-        copy(tensor, value)
-        return
+    if inner.shape == tensor.shape:
+        if inner.stride() != tensor.stride():
+            copy(tensor, value)
+            return
+    elif not (is_pointwise(name) or lies_in_order(inner)):
+        raise Unsupported(f"{name} makes memory for `out` anew, in an order of its kernel's own", "give it a tensor")
     functional.replace(tensor, inner)
     if not tensor.is_inference():
         torch.autograd.graph.increment_version([tensor])
+
+
+_PAST_STRIDES = frozenset(("gelu", "avg_pool3d", "narrow_copy"))
+"""Operators whose kernels write to dense memory of another order past its strides."""
 
 
 @dataclass(frozen=True, slots=True)
