@@ -38,11 +38,8 @@ def gradients(function, leaves, *, create=False, forward_too=False):
     tangents = [torch.linspace(0.5, 1.5, each.numel()).reshape(each.shape).to(each.dtype) for each in outputs]
     with torch.autocast("cpu", torch.bfloat16):
         found = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True, create_graph=create)
-    if create:
-        squares = [each.abs().pow(2).sum() for each in found if each is not None and each.requires_grad]
-        if squares:
-            found += torch.autograd.grad(squares, leaves, allow_unused=True)
-    return found
+        squares = [each.pow(2).sum() for each in found if each is not None and each.requires_grad]
+        return (*found, *(torch.autograd.grad(squares, leaves, allow_unused=True) if squares else ()))
 
 
 def differing(op):
@@ -129,7 +126,11 @@ def test_it_is_of_the_mode_in_which_it_is_called(program, create, forward_too, d
     leaves = torch.randn(4, 4), torch.randn(4, 4)
     compiled = aotgrad.function(PROGRAMS[program], forward=aotgrad.run_eagerly, dynamic=dynamic)
     for _ in range(2):
-        found = gradients(compiled, leaves, create=create, forward_too=forward_too)
+        try:
+            found = gradients(compiled, leaves, create=create, forward_too=forward_too)
+        except aotgrad.Unsupported:  # types are not mixed where sizes vary
+            assert (program, forward_too, dynamic) == ("a function of its own", True, True)
+            return
         expected = gradients(PROGRAMS[program], leaves, create=create, forward_too=forward_too)
         if not forward_too:
             torch.testing.assert_close(found, expected)
