@@ -241,7 +241,7 @@ INSIDES = Insides(
             _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
             _prelu_kernel _prelu_kernel_backward _reshape_alias _safe_softmax _scaled_dot_product_cudnn_attention
             _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
-            _scaled_dot_product_flash_attention_for_cpu _softmax _softmax_backward_data _unique2 _unsafe_view
+            _scaled_dot_product_flash_attention_for_cpu _softmax _softmax_backward_data _to_copy _unique2 _unsafe_view
             _weight_norm_interface_backward
             """,
             why="which has a rule of its own",

@@ -9,8 +9,8 @@ Must not know: how graphs are compiled, how a compiled pair is called.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import torch
 from torch import fx
@@ -34,7 +34,7 @@ Mode: TypeAlias = tuple[tuple[str, torch.dtype], ...]
 def casting_no_more(inner: Boxed) -> Boxed:
     """`inner` as it was traced wherever it is called: what it computes of forward has its casts already."""
 
-    def run(inputs: list[object]) -> Sequence[Any]:
+    def run(inputs: list[object]) -> Sequence[object]:
         if not is_any_autocast_enabled():
             return inner(inputs)
         with DisableAutocast():
@@ -51,7 +51,7 @@ def as_the_mode_is(
     outside, lock = casting_no_more(plain), threading.Lock()
     made: dict[Mode, Boxed] = {}
 
-    def run(inputs: list[object]) -> Sequence[Any]:
+    def run(inputs: list[object]) -> Sequence[object]:
         # Within a transform nothing is traced: its tensors would be subject to that.
         if not is_any_autocast_enabled() or maybe_current_level() is not None:
             return outside(inputs)
@@ -78,8 +78,7 @@ def with_casts(module: fx.GraphModule) -> fx.GraphModule | None:
     if not casts:
         return None
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
-    returned: Any = graph.graph_copy(module.graph, copies)
-    graph.output(returned).meta.update(module.graph.output_node().meta)
+    graph.output(graph.graph_copy(module.graph, copies)).meta.update(module.graph.output_node().meta)
     with torch.no_grad(), DisableAutocast():
         for node, kind in casts.items():
             _cast(graph, copies[node], kind)
@@ -145,7 +144,13 @@ class _Asked(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # torch would otherwise wrap every call in a guard against its own compiler
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         if func is aten._to_copy.default:
             self.kinds.append((kwargs or {}).get("dtype"))
         return func(*args, **(kwargs or {}))

@@ -27,6 +27,7 @@ from aotgrad.pre_autograd.fixed_statistics import with_fixed_statistics
 from aotgrad.pre_autograd.inner_gradients import refuse_gradients_from_outside
 from aotgrad.pre_autograd.mismatched_operands import refuse_misfits
 from aotgrad.pre_autograd.new_layouts import NEW_LAYOUT, NewLayouts
+from aotgrad.pre_autograd.outs import Args, Named
 from aotgrad.pre_autograd.overlapping_writes import refuse_overlaps, refuse_shared_operands
 from aotgrad.pre_autograd.product_gradients import product
 from aotgrad.pre_autograd.written_to_out import written_as_they_lie
@@ -111,7 +112,7 @@ class EarlyRules(TorchFunctionMode):
             self._watched.look()
         return result
 
-    def _run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _run(self, func: Any, args: Args, kwargs: Named) -> Any:
         if func == _FORGETS_HOOKS:
             return func(*args, **kwargs)
         refuse_overlaps(func, args, kwargs)
@@ -131,7 +132,7 @@ class EarlyRules(TorchFunctionMode):
         written = written_as_they_lie(func, args, kwargs, self._called, self._copy)
         return self._called(func, args, kwargs) if written is NotImplemented else written
 
-    def _called(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _called(self, func: Any, args: Args, kwargs: Named) -> Any:
         rule = RULES.get(func)
         if _name(func) in _LAID_OUT_ANEW and functional.is_functional(args[0]) and symbolic_out_of_order(args[0]):
             rule = partial(_written_by_a_copy, rule or func)

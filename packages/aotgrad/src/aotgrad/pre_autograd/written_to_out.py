@@ -9,25 +9,25 @@ Must not know: recording.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from aotgrad.errors import Unsupported
-from aotgrad.pre_autograd.outs import flat, is_pointwise, outs_of
+from aotgrad.pre_autograd.outs import Args, Named, flat, is_pointwise, outs_of
 from aotgrad.recording.memory_order import has_known_layout, lies_in_order
 from aotgrad.tensors import functional
 
-Call = Callable[..., Any]
+Call: TypeAlias = Callable[..., Any]
 Copy = Callable[[torch.Tensor, torch.Tensor], object]
 """Copies the second tensor to the first, whose layout stays."""
 
 
-def written_as_they_lie(func: Call, args: Sequence[Any], kwargs: Mapping[str, Any], call: Call, copy: Copy) -> Any:
-    """What `call` gives for `func`, with its results written to tensors that keep their layouts; NotImplemented where
-    there are none."""
+def written_as_they_lie(func: Call, args: Args, kwargs: Named, call: Call, copy: Copy) -> object:
+    """The result of `call` for `func`, whose results are written to tensors that keep their layouts; NotImplemented
+    where there are none."""
     outs = outs_of(func, kwargs)
     tensors = flat(outs)
     if not tensors or not all(map(_is_followed, tensors)):
@@ -65,7 +65,7 @@ def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
 
 
-def _replaced(value: Any, by_id: Mapping[int, torch.Tensor]) -> Any:
+def _replaced(value: object, by_id: Mapping[int, torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         return by_id.get(id(value), value)
     if not isinstance(value, (tuple, list)):
@@ -97,42 +97,42 @@ class Draw:
     """An operator that draws in place, its operands but the first, and the size of what it draws."""
 
     func: Call
-    operands: Sequence[Any]
-    size: Sequence[Any]
+    operands: Args
+    size: Args
 
 
-def _size(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+def _size(args: Args, kwargs: Named) -> Args:
     found = kwargs.get("size", args[-1] if args and isinstance(args[-1], (tuple, list)) else args)
     return tuple(found)
 
 
-def _uniform(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Draw:
+def _uniform(args: Args, kwargs: Named) -> Draw:
     return Draw(torch.Tensor.uniform_, (), _size(args, kwargs))
 
 
-def _standard_normal(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Draw:
+def _standard_normal(args: Args, kwargs: Named) -> Draw:
     return Draw(torch.Tensor.normal_, (), _size(args, kwargs))
 
 
-def _normal(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Draw:
+def _normal(args: Args, kwargs: Named) -> Draw:
     given = {**dict(zip(("mean", "std", "size"), args, strict=False)), **kwargs}
     if given.get("size") is None:
         raise Unsupported("torch.normal draws by tensors into memory of another order", "draw, and copy it there")
     return Draw(torch.Tensor.normal_, (given["mean"], given["std"]), tuple(given["size"]))
 
 
-def _integers(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Draw:
+def _integers(args: Args, kwargs: Named) -> Draw:
     bounds = [each for each in args if not isinstance(each, (tuple, list))]
     bounds += [kwargs[name] for name in ("low", "high") if name in kwargs]
     return Draw(torch.Tensor.random_, bounds if len(bounds) > 1 else (0, *bounds), _size(args, kwargs))
 
 
-def _zeros_and_ones(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Draw:
+def _zeros_and_ones(args: Args, kwargs: Named) -> Draw:
     odds = args[0] if args else kwargs["input"]
     return Draw(torch.Tensor.bernoulli_, (odds,), tuple(odds.shape))
 
 
-_DRAWS: dict[str, Callable[[Sequence[Any], Mapping[str, Any]], Draw]] = {
+_DRAWS: dict[str, Callable[[Args, Named], Draw]] = {
     "rand": _uniform,
     "randn": _standard_normal,
     "normal": _normal,
