@@ -222,3 +222,65 @@ def test_a_check_without_words_is_made(check):
     compiled(torch.ones(1))
     with pytest.raises(RuntimeError, match="nonzero"):
         compiled(-torch.ones(1))
+
+
+@torch.library.custom_op("aotgrad_tests::both", mutates_args={"x", "y"})
+def both(x: torch.Tensor, y: torch.Tensor) -> None:
+    x.add_(1)
+    y.mul_(2)
+
+
+@torch.library.custom_op("aotgrad_tests::write_and_read", mutates_args={"x"})
+def write_and_read(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x.add_(1)
+    return y * 1
+
+
+@torch.library.custom_op("aotgrad_tests::write_and_sum", mutates_args={"x"})
+def write_and_sum(x: torch.Tensor, others: list[torch.Tensor]) -> torch.Tensor:
+    x.add_(1)
+    return torch.stack(others).sum(0)
+
+
+write_and_read.register_fake(lambda x, y: torch.empty_like(y))
+write_and_sum.register_fake(lambda x, others: torch.empty_like(others[0]))
+
+TWICE = {
+    "two writes": both,
+    "a write and a read": write_and_read,
+    "reads of a list": lambda x, y: write_and_sum(x, [y * 3, y]),
+}
+MEETING = {
+    "one tensor": lambda x: (x, x),
+    "turned": lambda x: (x, x.t()),
+    "a view": lambda x: (x, x.view(3, 3)),
+    "detached": lambda x: (x.detach(), x),
+    "rows that meet": lambda x: (x[:2], x[1:]),
+    "expanded": lambda x: (x[:1].expand(3, 3), x.clone()),
+}
+APART = {
+    "rows apart": lambda x: (x[0], x[1]),
+    "columns apart": lambda x: (x[:, 0], x[:, 2]),
+    "a copy": lambda x: (x, x.clone()),
+}
+
+
+@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize("operands", [*MEETING, *APART])
+@pytest.mark.parametrize("operator", TWICE)
+def test_a_custom_operator_that_is_given_memory_twice_writes_and_reads_as_in_eager(operator, operands, made):
+    def program(x):
+        y = x * 1 if made else x
+        shown = TWICE[operator](*(MEETING | APART)[operands](y))
+        return shown, y * 1
+
+    def ours(x):
+        return aotgrad.function(program, forward=aotgrad.run_eagerly)(x)
+
+    found, expected = (torch.arange(9.0).view(3, 3) for _ in range(2))
+    if operands in MEETING:
+        with pytest.raises(aotgrad.Unsupported, match="memory that"):
+            ours(found)
+    else:
+        torch.testing.assert_close(ours(found), program(expected))
+        torch.testing.assert_close(found, expected)

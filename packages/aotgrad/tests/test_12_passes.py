@@ -111,3 +111,11 @@ def test_gradients_do_not_depend_on_what_only_told_a_size():
     (slope,) = torch.autograd.grad(gradient.square().sum(), w, create_graph=True)
     slope.sum().backward()
     assert w.grad.tolist() == [2, 2, 2]
+
+
+def test_a_graph_writes_no_complex_input_itself():
+    """Torch's own operator would, and count the write, which is then counted once more."""
+    x = torch.ones(3, dtype=torch.complex64)
+    graph = torch.fx.symbolic_trace(lambda x: (x.mul_(2) + 1,))
+    aotgrad.compile(graph, [x], forward=aotgrad.run_eagerly, in_place=True)(x)
+    assert (x._version, x.tolist()) == (1, [2.0] * 3)

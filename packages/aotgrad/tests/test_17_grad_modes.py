@@ -276,3 +276,36 @@ def test_a_refusal_within_a_checkpoint_ends_the_modes_in_it():
     with pytest.raises(aotgrad.Unsupported, match="share memory"):
         aotgrad.compile(torch.fx.GraphModule(root, graph), [torch.ones(3), torch.ones(3)], forward=aotgrad.run_eagerly)
     assert torch.full((2,), 1).tolist() == [1, 1]
+
+
+_PARTS = {
+    "row": lambda t: t[0],
+    "rows": lambda t: t[1:],
+    "flat": lambda t: t.reshape(-1),
+    "turned": lambda t: t.transpose(0, -1),
+    "spread": lambda t: t.expand(2, *t.shape),
+    "one of several": lambda t: t.unbind()[1],
+}
+
+
+@pytest.mark.parametrize("before", ["nothing", "row", "turned"])
+@pytest.mark.parametrize("then", [name for name in _PARTS if name != "one of several"])
+@pytest.mark.parametrize("first", _PARTS)
+def test_a_view_with_gradients_of_a_view_without_has_its_own_history(first, then, before):
+    def program(y):
+        whole = y if before == "nothing" else _PARTS[before](y)
+        with torch.no_grad():
+            apart = _PARTS[first](whole)
+        return _PARTS[then](apart), apart
+
+    def seen(function, leaf):
+        given = torch.arange(27.0).view(3, 3, 3).clone().requires_grad_()
+        results = function(given if leaf else given * 1)
+        facts = [(each.requires_grad, each.is_leaf, each._is_view(), each.grad_fn is None) for each in results]
+        if results[0].requires_grad:
+            results[0].sum().backward()
+        return facts, given.grad
+
+    compiled = aotgrad.function(program, forward=aotgrad.run_eagerly)
+    for leaf in (True, False):
+        assert seen(compiled, leaf) == seen(program, leaf)

@@ -49,7 +49,7 @@ class Data:
 @dataclass(frozen=True, slots=True)
 class Unfollowed:
     """A view made while gradients were off, or in inference mode: no gradient goes through it to its base, though torch
-    may say that it requires grad."""
+    may say that it requires grad.  Steps behind it were made while they were on."""
 
     inference: bool = False
 

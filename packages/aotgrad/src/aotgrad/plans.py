@@ -8,27 +8,24 @@ Must not know: how plans come about, how graphs are compiled or kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
+from torch import fx
 
 from aotgrad.backward.autograd_function import Boxed, differentiable_function
 from aotgrad.backward.batched_tangents import compiled_or_batched
 from aotgrad.backward.plan import Graphs, Plan
 from aotgrad.backward.stages import Staged
+from aotgrad.backward.under_autocast import as_the_mode_is, casting_no_more
 from aotgrad.calling.inference_mode import made_elsewhere, running_elsewhere
 from aotgrad.calling.wrapper import Call, wrap_call
 from aotgrad.facts import Facts
 from aotgrad.partitioning.partition import Half
 from aotgrad.stacks.plan import StackPlan
-from aotgrad.torch_versions import (
-    DisableAutocast,
-    is_any_autocast_enabled,
-    set_grad_enabled,
-    unsafe_set_version_counter,
-)
+from aotgrad.torch_versions import set_grad_enabled, unsafe_set_version_counter
 from aotgrad.tracing.inputs import Signature
 
 
@@ -92,7 +89,13 @@ def training_call(
 
     def backward(absent: frozenset[int]) -> Boxed:
         half, make = partial(graphs.without, absent), partial(graphs.compiled, absent, compile_backward)
-        return casting_no_more(compiled_or_batched(half, len(pair.tangents) - len(absent), make))
+        tangents = len(pair.tangents) - len(absent)
+
+        def with_casts(module: fx.GraphModule) -> Boxed:
+            cast = replace(half(), module=module)
+            return compiled_or_batched(lambda: cast, tangents, partial(compile_backward, cast))
+
+        return as_the_mode_is(compiled_or_batched(half, tangents, make), lambda: half().module, with_casts)
 
     made = (Staged if pair.stages else differentiable_function)(pair, graphs, forward, backward)
     made = _where_it_is_made(facts, made, len(facts.updates))
@@ -127,19 +130,6 @@ def _where_it_is_made(facts: Facts, inner: Callable[..., Any], updates: int) -> 
     if not updates and len(facts.elsewhere) == facts.results:
         return running_elsewhere(inner)
     return made_elsewhere(inner, [updates + index for index in facts.elsewhere])
-
-
-def casting_no_more(inner: Boxed) -> Boxed:
-    """`inner` as it was traced wherever it is called: backward is traced outside of autocast, and what it computes
-    again of forward has its casts already."""
-
-    def run(inputs: list[object]) -> Sequence[Any]:
-        if not is_any_autocast_enabled():
-            return inner(inputs)
-        with DisableAutocast():
-            return inner(inputs)
-
-    return run
 
 
 def _with_history(call: Call) -> Call:

@@ -15,14 +15,14 @@ import torch
 from aotgrad.autograd_graph.saved_inputs import refuse_written
 from aotgrad.autograd_graph.saved_tensors import refuse_partial_checkpoint, refuse_second_time
 from aotgrad.backward.absent_tangents import saved_read
-from aotgrad.backward.batched_tangents import is_batched
+from aotgrad.backward.batched_tangents import is_batched, is_dense
 from aotgrad.backward.double_backward import DoubleBackward, ResultsRead, plainly_applied, trace_double_backward
 from aotgrad.backward.freeing import Freeing, Held, keeps_graph, results_of, saved_by
 from aotgrad.backward.plan import Graphs, Layout, MemoryLayout, Plan, partial_backward
 from aotgrad.errors import Unsupported, refuse_miscount
 from aotgrad.roles import Gradient
 from aotgrad.source import Source
-from aotgrad.torch_versions import DisableAutocast, version_of
+from aotgrad.torch_versions import version_of
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
 CompileBackward = Callable[[frozenset[int]], Boxed]
@@ -54,6 +54,7 @@ def differentiable_function(
         changed=layout.changed,
         again=DifferentiableBackward(plan, graphs),
         zeros=torch.zeros,
+        strided=torch.strided,
         dense=_dense,
         batched=is_batched,
         in_format=_in_format,
@@ -174,7 +175,8 @@ def _freeing_of(plan: Plan) -> Freeing:
 
 
 def _write_tangent(source: Source, arrives: str, name: str, layout: MemoryLayout) -> None:
-    """Bring a tangent into the layout that backward was traced with."""
+    """Bring a tangent into the layout that backward was traced with; a sparse one stays as it is."""
+    arrives = f"{arrives}{name}.layout is strided and "
     if layout is torch.contiguous_format:
         source.add(f"if {arrives}not {name}.is_contiguous(): {name} = {name}.contiguous()", 2)
     elif isinstance(layout, torch.memory_format):
@@ -292,8 +294,7 @@ class DifferentiableBackward:
         given += [saved[index] for index in again.taken]
         given += [results[own.index(number)] for number in again.own]
         given += [below[number] for number in again.below]
-        with DisableAutocast():
-            found = again.run([*ctx.inputs, *given])
+        found = again.run([*ctx.inputs, *given])
         gradients: dict[Gradient, Any] = dict.fromkeys(self._plan.gradients)
         gradients.update(zip(again.roles, found, strict=True))
         return gradients
@@ -305,6 +306,8 @@ def arranged(ctx: Any, order: int, arrived: tuple[Any, MemoryLayout]) -> torch.T
     if tangent is None:
         shape, dtype, device = ctx.like[order]
         tangent = torch.zeros(shape, dtype=dtype, device=device)
+    if not is_dense(tangent):
+        return tangent
     if isinstance(layout, torch.memory_format):
         return _in_format(tangent, layout)
     return _dense(tangent, layout)

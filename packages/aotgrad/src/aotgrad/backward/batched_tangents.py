@@ -1,6 +1,6 @@
-"""Backward for several tangents at once (`is_grads_batched`, `jacobian(vectorize=True)`), operator by operator.
+"""Backward for tangents that no compiled kernel could read, operator by operator: torch's own operators take them.
 
-Such tangents are tensors of `vmap`, without memory that a compiled kernel could read; torch's operators take them.
+They are several at once (`is_grads_batched`, `jacobian(vectorize=True)`), tensors of `vmap` without memory, or sparse.
 Must not know: how a compiled pair is called.
 """
 
@@ -18,8 +18,8 @@ from aotgrad.torch_versions import is_functorch_wrapped_tensor, is_legacy_batche
 
 
 def compiled_or_batched(half: Callable[[], Half], tangents: int, make: Callable[[], Boxed]) -> Boxed:
-    """`half` as it is compiled, by `make`, and its operators one by one for tangents of a transform, of which it takes
-    that many, behind all else.
+    """`half` as it is compiled, by `make`, and its operators one by one for sparse tangents and those of a transform.
+    It takes that many, behind all else.
 
     Nothing is compiled within a transform, which what is traced would be subject to.
     """
@@ -29,7 +29,7 @@ def compiled_or_batched(half: Callable[[], Half], tangents: int, make: Callable[
 
     def run(inputs: list[object]) -> Sequence[Any]:
         nonlocal compiled, one_by_one
-        if maybe_current_level() is not None or any(map(is_legacy_batchedtensor, inputs[len(inputs) - tangents :])):
+        if maybe_current_level() is not None or any(map(_has_no_dense_memory, inputs[len(inputs) - tangents :])):
             if one_by_one is None:
                 one_by_one = run_eagerly(half().module, half().example_inputs)
             return one_by_one(inputs)
@@ -40,6 +40,14 @@ def compiled_or_batched(half: Callable[[], Half], tangents: int, make: Callable[
         return compiled(inputs)
 
     return run
+
+
+def _has_no_dense_memory(tangent: object) -> bool:
+    return is_legacy_batchedtensor(tangent) or (isinstance(tangent, torch.Tensor) and not is_dense(tangent))
+
+
+def is_dense(tangent: torch.Tensor) -> bool:
+    return tangent.layout is torch.strided
 
 
 def is_batched(value: torch.Tensor) -> bool:

@@ -23,6 +23,7 @@ from aotgrad.backward.create_graph_formulas import (
     solve_with_matrices,
     weight_norm_backward,
 )
+from aotgrad.backward.under_autocast import as_the_mode_is
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
 from aotgrad.graph_modules import graph_module
@@ -242,8 +243,13 @@ def trace_double_backward(
         needed = saved_read(backward, without_tangents(backward, absent) if has_known_sizes(backward) else backward)
         return [each or number in taken for number, each in enumerate(needed)]
 
-    run = run_eagerly(graph_module(joint.root, graph), (), followed=True)
+    module = graph_module(joint.root, graph)
+    run = as_the_mode_is(_followed_by_autograd(module), lambda: module, _followed_by_autograd)
     return DoubleBackward(run, roles, taken, own, below, read, holds)
+
+
+def _followed_by_autograd(module: fx.GraphModule) -> Boxed:
+    return run_eagerly(module, (), followed=True)
 
 
 def _refuse_lost(graph: fx.Graph, joint: JointGraph) -> None:

@@ -67,6 +67,9 @@ class Outputs:
 
     def _path(self, base: str, steps: Sequence[object]) -> str:
         source = self._source
+        made = next((place for place, step in enumerate(steps) if isinstance(step, Unfollowed)), len(steps))
+        if made < len(steps) - 1:  # gradients were switched on again behind it
+            return self._in_mode(self._path(base, steps[: made + 1]), steps[made + 1 :], ("", ""))
         if steps and isinstance(steps[-1], (Followed, Unfollowed)):
             mode = f"{source.constant(_within, 'within')}({source.constant(_mode_of(steps[-1]), 'mode')}, lambda: "
             return self._in_mode(base, steps[:-1], (mode, ")"))

@@ -29,6 +29,8 @@ def write_inside(half: Half, signature: Signature, facts: Facts) -> tuple[Half, 
         new = returned[place]
         # A write that autograd follows, or a new layout, is the wrapper's: the compiled graph runs below autograd.
         plain = not mutation.tracked and mutation.layout is None and not signature.inputs[mutation.input].members
+        # Complex numbers are copied by torch's own operator, which counts the write that the wrapper counts.
+        plain = plain and not placeholders[mutation.input].meta["val"].is_complex()
         if not plain or not isinstance(new, fx.Node) or memory_of(new.meta["val"]) in given:
             continue
         with graph.inserting_before(output):

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import torch
 
 from aotgrad.errors import Unsupported
+from aotgrad.pre_autograd.outs import flat, is_pointwise, outs_of
 from aotgrad.tensors import functional
 from aotgrad.tensors.dense import may_overlap
 from aotgrad.torch_versions import DisableTorchDispatch, pytree
@@ -34,9 +34,31 @@ def refuse_overlaps(func: object, args: Sequence[object], kwargs: Mapping[str, o
     if name == "__setitem__":
         _refuse_setting(*args)
     # ``out`` is written as the first argument of an operator in place is.
-    if _is_dense(out := kwargs.get("out")):
-        rest = {key: value for key, value in kwargs.items() if key != "out"}
+    outs = outs_of(func, kwargs)
+    written = [out for out in flat(outs) if _is_dense(out)]
+    rest = {key: value for key, value in kwargs.items() if key not in outs}
+    for place, out in enumerate(written):
+        _refuse_copies(name, out)
         _refuse_reading(name, out, [*args[_is_added_to(name, args, out) :], rest])
+        if any(_share(out, other) for other in written[:place]):
+            raise Unsupported(f"{name} writes several results to one memory", "write to each of them")
+
+
+def refuse_shared_operands(name: str, written: Sequence[object], read: Sequence[object]) -> None:
+    """Refuses an operator of the program's own that writes to memory that it is given twice: in what order it writes
+    and reads, nobody knows, and its functional twin would write to copies that lie apart."""
+    tensors = [tensor for tensor in written if _is_dense(tensor)]
+    others = [tensor for tensor in pytree.tree_leaves(read) if _is_dense(tensor)]
+    for place, tensor in enumerate(tensors):
+        _refuse_copies(name, tensor)
+        if any(_share(tensor, other) for other in (*tensors[:place], *others)):
+            raise Unsupported(f"{name} writes to memory that another operand shows", "give it a copy of one of them")
+
+
+def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """True if two tensors show a place in one memory."""
+    both = one.numel() and other.numel() and functional.memory_of(one) == functional.memory_of(other)
+    return bool(both) and _meet(one, other)
 
 
 def _is_added_to(name: str, args: Sequence[object], out: torch.Tensor) -> bool:
@@ -60,12 +82,12 @@ def _refuse_reading(name: str, written: torch.Tensor, read: Sequence[object]) ->
     """Refuses reads of written memory, but for a pointwise operator's at the very same place."""
     memory = None
     for tensor in pytree.tree_leaves(read):
-        if not _is_dense(tensor) or not tensor.numel() or (tensor is written and _is_pointwise(name)):
+        if not _is_dense(tensor) or not tensor.numel() or (tensor is written and is_pointwise(name)):
             continue
         memory = functional.memory_of(written) if memory is None else memory
         if functional.memory_of(tensor) != memory or not _meet(written, tensor):
             continue
-        if not (_is_pointwise(name) and _place(written) == _place(tensor)):
+        if not (is_pointwise(name) and _place(written) == _place(tensor)):
             raise Unsupported(f"{name} reads memory that it writes", "give it a copy of what it reads")
 
 
@@ -142,10 +164,3 @@ _PATIENCE = 2000
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.size(), tensor.stride(), tensor.storage_offset()
-
-
-@cache
-def _is_pointwise(name: str) -> bool:
-    packet = getattr(torch.ops.aten, name, None)
-    overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
-    return name == "copy_" or any(torch.Tag.pointwise in overload.tags for overload in overloads)

@@ -27,13 +27,13 @@ from aotgrad.pre_autograd.fixed_statistics import with_fixed_statistics
 from aotgrad.pre_autograd.inner_gradients import refuse_gradients_from_outside
 from aotgrad.pre_autograd.mismatched_operands import refuse_misfits
 from aotgrad.pre_autograd.new_layouts import NEW_LAYOUT, NewLayouts
-from aotgrad.pre_autograd.overlapping_writes import refuse_overlaps
+from aotgrad.pre_autograd.outs import Args, Named
+from aotgrad.pre_autograd.overlapping_writes import refuse_overlaps, refuse_shared_operands
 from aotgrad.pre_autograd.product_gradients import product
-from aotgrad.random_operators import draws_by_name
-from aotgrad.recording.custom_ops import call_functional, writing_overload
+from aotgrad.pre_autograd.written_to_out import written_as_they_lie
+from aotgrad.recording.custom_ops import call_functional, parted, writing_overload
 from aotgrad.recording.histories import Histories
 from aotgrad.recording.memory_order import (
-    has_gaps,
     has_known_layout,
     lies_in_order,
     refuse_normal,
@@ -112,7 +112,7 @@ class EarlyRules(TorchFunctionMode):
             self._watched.look()
         return result
 
-    def _run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _run(self, func: Any, args: Args, kwargs: Named) -> Any:
         if func == _FORGETS_HOOKS:
             return func(*args, **kwargs)
         refuse_overlaps(func, args, kwargs)
@@ -129,6 +129,10 @@ class EarlyRules(TorchFunctionMode):
             args, kwargs = self._histories.arguments(args, kwargs, written=_writes_in_place(func))
         if self._histories.goes_back and func == _DATA:
             func = torch.Tensor.detach  # which the graph shows, and `.data` does not
+        written = written_as_they_lie(func, args, kwargs, self._called, self._copy)
+        return self._called(func, args, kwargs) if written is NotImplemented else written
+
+    def _called(self, func: Any, args: Args, kwargs: Named) -> Any:
         rule = RULES.get(func)
         if _name(func) in _LAID_OUT_ANEW and functional.is_functional(args[0]) and symbolic_out_of_order(args[0]):
             rule = partial(_written_by_a_copy, rule or func)
@@ -147,9 +151,8 @@ class EarlyRules(TorchFunctionMode):
         self._follow(func, args, kwargs)
         writing = writing_overload(func, args, kwargs)
         if writing is not None:
+            refuse_shared_operands(str(writing), *parted(writing, args, kwargs))
             return call_functional(writing, args, kwargs)
-        if _lie_apart(args, kwargs.get("out")) and not draws_by_name(getattr(func, "__name__", "")):
-            return self._written_as_it_lies(func, args, kwargs)
         with self._keeping_layout(func, args, kwargs):
             result = func(*args, **kwargs)
         _count_writes_to_list(func, args)
@@ -173,14 +176,9 @@ class EarlyRules(TorchFunctionMode):
             return nullcontext()
         return self._writing([functional.current(target) for target in targets])
 
-    def _written_as_it_lies(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Writes a result to `out` with the layout of `out`, which functionalization would lose."""
-        out = kwargs["out"]
-        value = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
-        if value.shape == out.shape and value.dtype == out.dtype and value.stride() != out.stride():
-            with self._keeping_layout(torch.Tensor.copy_, (out,), {}):
-                return out.copy_(value)
-        return func(*args, **kwargs)
+    def _copy(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
+        with self._keeping_layout(torch.Tensor.copy_, (tensor,), {}):
+            tensor.copy_(value)
 
     def _follow(self, func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         name = _name(func)
@@ -252,16 +250,6 @@ def _written_by_a_copy(rule: Rule, tensor: torch.Tensor, *args: object, **kwargs
     written = tensor.clone()
     rule(written, *args, **kwargs)
     return tensor.copy_(written)
-
-
-def _lie_apart(args: Sequence[object], out: object) -> bool:
-    """True if an operator may give its result another layout than `out` has."""
-    if not isinstance(out, torch.Tensor):
-        return False
-    if has_gaps(out):
-        return True
-    tensors = (arg for arg in args if isinstance(arg, torch.Tensor))
-    return any(tensor.dim() > 1 and tensor.stride() != out.stride() for tensor in tensors)
 
 
 def _count_writes_to_list(func: Any, args: Sequence[Any]) -> None:

@@ -80,6 +80,12 @@ def _by_name(op: OpOverload, args: Sequence[object], kwargs: dict[str, object]) 
     return {a.name: given.get(a.name, a.default_value) for a in schema_of(op).arguments}
 
 
+def parted(op: OpOverload, args: Sequence[object], kwargs: dict[str, object]) -> tuple[list[object], list[object]]:
+    """The arguments that an operator writes to, and the others."""
+    given, names = _by_name(op, args, kwargs), written_names(op)
+    return [given[name] for name in names], [value for name, value in given.items() if name not in names]
+
+
 def written_names(op: OpOverload) -> list[str]:
     return [a.name for a in schema_of(op).arguments if a.alias_info is not None and a.alias_info.is_write]
 

@@ -77,6 +77,8 @@ _WRITES_IN_SECRET = {
 _KERNEL_KEYS = ("CPU", "CUDA", "Meta", "CompositeExplicitAutograd")
 """Dispatch keys whose kernels make an operator more than a composition of others."""
 _LIFTS = frozenset({aten.lift.default, aten.lift_fresh.default, aten.lift_fresh_copy.default})
+OWN_AUTOCAST = "own autocast"
+"""The key in the ``meta`` of a node of backward whose mode of autocast is the program's, wherever it is called."""
 
 
 @dataclass(slots=True)
@@ -98,6 +100,7 @@ class Recorder(TorchDispatchMode):
         self.sizes = SizeNodes(self.graph)
         self.phase = "forward"
         self.source: fx.Node | None = None
+        self.autocast_depth = 0  # in which backward is traced
         self.fake_mode = fake_mode
         self._fakes = Fakes(fake_mode)
         self.draws = Draws()
@@ -359,9 +362,12 @@ class Recorder(TorchDispatchMode):
     def _annotate(self, node: fx.Node, value: object) -> None:
         node.meta.update(val=value, phase=self.phase)
         self.histories.note(node)
-        # Gradients are on in backward only where a checkpoint runs forward again.
-        if self.phase == "backward" and torch.is_grad_enabled():
+        # Gradients are on in backward only where a checkpoint runs forward again, in the mode that forward ran in.
+        repeats = self.phase == "backward" and torch.is_grad_enabled()
+        if repeats:
             node.meta[REPEATS] = True
+        if repeats or (self.phase == "backward" and autocast_depth() > self.autocast_depth):
+            node.meta[OWN_AUTOCAST] = True
         if self.source is not None:
             node.meta["source"] = self.source.name
             for key in ("stack_trace", "nn_module_stack", "location"):
@@ -461,6 +467,12 @@ def _is_kept_by_checkpoint() -> bool:
             return caller.f_code.co_name == "pack_hook" and home == "torch.utils.checkpoint"
         caller = caller.f_back
     return False
+
+
+def autocast_depth() -> int:
+    """The number of regions of autocast that this thread is in, those that switch it off included."""
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
 
 
 def _is_list(value: object) -> TypeGuard[Sequence[Any]]:

@@ -23,9 +23,11 @@ from aotgrad.torch_versions import (
     enable_functionalization,
     from_functional_tensor,
     functionalize_are_all_mutations_hidden_from_autograd,
+    functionalize_commit_update,
     functionalize_has_data_mutation,
     functionalize_has_metadata_mutation,
     functionalize_mark_mutation_hidden_from_autograd,
+    functionalize_replace,
     functionalize_was_storage_changed,
     is_functional_tensor,
     pytree,
@@ -117,6 +119,13 @@ def memory_of(value: torch.Tensor) -> int:
     """The identity of a tensor's storage, equal for tensors that share memory."""
     with DisableTorchFunction():  # else it is an operator of the program that is traced
         return int(cdata_of(value.untyped_storage()))
+
+
+def replace(value: torch.Tensor, other: torch.Tensor) -> None:
+    """Puts another tensor in the place of the one inside, as an operator that writes does."""
+    functionalize_replace(value, other)
+    functionalize_commit_update(value)
+    sync(value)
 
 
 def counts_with(one: torch.Tensor, other: torch.Tensor) -> bool:

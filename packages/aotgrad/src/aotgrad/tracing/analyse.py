@@ -248,7 +248,19 @@ def _as_autograd_knows(base: torch.Tensor, view: torch.Tensor, steps: Sequence[o
         return steps if steps and steps[-1] in (_DETACH, Data()) else [*steps, Detach()]
     if base.requires_grad and not _is_followed(view) and isinstance(next(iter(steps), None), Restride):
         return [*steps, Detach()]
+    apart = _first_followed(view, steps)
+    if 0 < apart < len(steps) and not any(isinstance(step, Restride) for step in steps):
+        return [*steps[:apart], *_made_unfollowed(view), *steps[apart:]]
     return [*(steps or [_ALIAS]), *_made_unfollowed(view)]
+
+
+def _first_followed(view: torch.Tensor, steps: Sequence[object]) -> int:
+    """The number of steps before the last ones to a view, which autograd follows though an earlier one was made without
+    gradients; all of them where there is none."""
+    node, place = view.grad_fn if _made_unfollowed(view) else None, len(steps)
+    while node is not None and node.next_functions and place:  # a leaf ends there
+        node, place = node.next_functions[0][0], place - 1
+    return place
 
 
 def _made_unfollowed(view: torch.Tensor) -> tuple[Unfollowed, ...]:

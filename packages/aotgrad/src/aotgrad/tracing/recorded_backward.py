@@ -21,7 +21,7 @@ from aotgrad.autograd_graph.missing_gradients import (
 from aotgrad.autograd_graph.result_levels import behind, inputs_behind, stages
 from aotgrad.autograd_graph.saved_tensors import TOGETHER, behind_each
 from aotgrad.errors import Unsupported, words_of
-from aotgrad.recording.recorder import Recorder
+from aotgrad.recording.recorder import Recorder, autocast_depth
 from aotgrad.tensors import functional
 from aotgrad.tensors.subclasses import unwrap
 from aotgrad.torch_versions import from_functional_tensor
@@ -90,6 +90,7 @@ def backward(
     outputs, tangents = _outermost(recorder, outputs, tangents)
     noted = functions_noted(outputs, nodes, lambda value: recorder.node_of(functional.current(value)))
     with _plain_backward({leaf.device.type for leaf in leaves}), noted as unanswered:
+        recorder.autocast_depth = autocast_depth()
         try:
             # In the order of ``leaves``: those of plain inputs, then of what lies within objects.
             found = iter(_gradients(outputs, leaves, tangents))
