@@ -186,7 +186,7 @@ class HeldSignals:
 
     def __init__(self) -> None:
         self._handlers: dict[int, Handler] = {}
-        self._surroundings = Surroundings.now()
+        self._surroundings: Surroundings  # while they wait: a torch that does not tell captures nothing
         self.waiting: list[int] = []
 
     @contextmanager

@@ -13,12 +13,14 @@ from types import (
     BuiltinFunctionType,
     CodeType,
     FunctionType,
+    GenericAlias,
     MappingProxyType,
     MethodDescriptorType,
     MethodWrapperType,
+    UnionType,
     WrapperDescriptorType,
 )
-from typing import Any, Concatenate
+from typing import Any, Concatenate, ForwardRef, TypeVar
 
 import torch
 
@@ -102,7 +104,7 @@ def _has_no_state(result: object) -> bool:
         return all(map(_has_no_state, result))  # type: ignore[call-overload]
     if cls is dict:
         return all(map(_has_no_state, (*result, *result.values())))  # type: ignore[attr-defined,misc]
-    return cls in _STATELESS or derives(cls, type) or derives(cls, enum.Enum)
+    return cls in _STATELESS or derives(cls, type) or derives(cls, enum.Enum) or cls.__module__ == _ANNOTATIONS
 
 
 _CONTAINERS = (tuple, list, frozenset)
@@ -112,8 +114,10 @@ _STATELESS = frozenset({
     *(re.Pattern, re.Match, operator.attrgetter, operator.itemgetter, operator.methodcaller),
     # Found, and not made: of code and of classes; the proxy of a pattern's groups is all that leads to its dict.
     *(BuiltinFunctionType, FunctionType, CodeType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType),
-    MappingProxyType,
+    *(MappingProxyType, GenericAlias, UnionType, ForwardRef, TypeVar),
 })  # fmt: skip
+_ANNOTATIONS = "typing"
+"""The module whose objects say of what a value is, and hold nothing else."""
 
 
 def _note_what_varies(
