@@ -92,7 +92,6 @@ ACTIONS = {
     "returned": lambda o, x: o.__dict__,
 }
 BREAKS = {
-    Descriptor: {"write", "delete", "read and write"},
     Slot: {"read", "read twice", "get", "write behind", "read and write", "update"},
 }
 HELD = {"tensor": lambda n: torch.full((2,), float(n)), "float": float, "int": int}

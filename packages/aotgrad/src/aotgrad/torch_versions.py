@@ -241,12 +241,8 @@ INSIDES = Insides(
             _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
             _prelu_kernel _prelu_kernel_backward _reshape_alias _safe_softmax _scaled_dot_product_cudnn_attention
             _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
-<<<<<<< HEAD
-            _scaled_dot_product_flash_attention_for_cpu _softmax _softmax_backward_data _unique2 _unsafe_view
-            _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact2d _upsample_nearest_exact3d
-=======
             _scaled_dot_product_flash_attention_for_cpu _softmax _softmax_backward_data _to_copy _unique2 _unsafe_view
->>>>>>> 0b7d526c54f2c9537be009ee7a8a93eee7d446f8
+            _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact2d _upsample_nearest_exact3d
             _weight_norm_interface_backward
             """,
             why="which has a rule of its own",

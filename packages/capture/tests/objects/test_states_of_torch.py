@@ -64,7 +64,8 @@ def _assign(path, value):
     owner = torch.backends
     for part in path.split(".")[:-1]:
         owner = getattr(owner, part)
-    setattr(owner, path.split(".")[-1], value)
+    with torch.backends.__allow_nonbracketed_mutation():  # which torch's own test tools forbid
+        setattr(owner, path.split(".")[-1], value)
 
 
 @contextlib.contextmanager
