@@ -108,6 +108,8 @@ def _refuse_types(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str
         return
     if not all(tensor.layout is torch.strided and tensor.device.type == "cpu" for tensor in tensors):
         return
+    if any(_known(size) == 0 for tensor in tensors for size in tensor.shape):
+        return  # of nothing, there is no position
     if math.prod(abs(leaf) for leaf in leaves if type(leaf) is int and leaf) > _LARGEST_ASKED:
         return
 
@@ -122,7 +124,7 @@ def _refuse_types(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str
 
     with _as_in_eager(), _drawing_nothing(func):
         error = error_of({})
-        if error is None:
+        if error is None or "ZeroDivisionError" in str(error):  # it computes, and with other numbers it would
             return
         if "not implemented for" in str(error) or any(error_of(kinds) is None for kinds in _TAKEN_BY_ALL):
             what = f"{name} is refused by torch ({words_of(error)})"
@@ -149,7 +151,12 @@ def _short(leaf: object, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return 1 if (number := _known(leaf)) is None else number  # data-dependent
     sizes = [min(2 if (size := _known(each)) is None else size, _LONGEST_ASKED) for each in leaf.shape]
-    return torch.ones(sizes, dtype=kinds.get(leaf.dtype, leaf.dtype), device="cpu")
+    # Positions of the first element, wherever there is one: some kernels write where they are told, unchecked.
+    number = 0 if leaf.dtype in _OF_POSITIONS else 1
+    return torch.full(sizes, number, dtype=kinds.get(leaf.dtype, leaf.dtype), device="cpu")
+
+
+_OF_POSITIONS = (torch.int32, torch.int64)
 
 
 @contextmanager

@@ -171,6 +171,8 @@ def _scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, mode:
     """A scatter of ``value``, a number or a tensor at least as large as ``index``."""
     if isinstance(value, complex):
         return Declined("complex numbers")
+    if not isinstance(value, (Tensor, int, float)):
+        return Declined("a number that varies")
     if not x.ndim or not index.ndim:
         # Of no dimensions: as vectors of one element.
         flat = [reshape(t, (ONE,)) if isinstance(t, Tensor) and not t.ndim else t for t in (x, index, value)]
