@@ -71,11 +71,15 @@ def _assign(path, value):
 @contextlib.contextmanager
 def as_it_was(read, write):
     before = read()
+    is_deterministic = torch.are_deterministic_algorithms_enabled()
+    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
     try:
         yield
     finally:
         with contextlib.suppress(Exception):
             write(before)
+        # One of these switches beside what it is asked for.
+        torch.use_deterministic_algorithms(is_deterministic, warn_only=only_warns)
         torch.set_default_device(None)
 
 
