@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from capture.recording.indexed_order import by_strides
+
 _Numbers: TypeAlias = Sequence[int]
 _Layout: TypeAlias = tuple[_Numbers, _Numbers]
 """Sizes and strides."""
@@ -165,7 +167,7 @@ def _order(shape: _Numbers, operands: Sequence[_Layout], kind: _Kind) -> _Number
     is_one_shape = all(list(sizes) == list(shape) for sizes, _ in operands)
     if kind in (_Kind.TOGETHER, _Kind.TURNED) and is_one_shape and (order := _format(shape, operands)):
         return order
-    return _by_strides(shape, [_along(shape, each) for each in operands])
+    return by_strides(shape, [_along(shape, each) for each in operands])
 
 
 def _format(shape: _Numbers, operands: Sequence[_Layout]) -> _Numbers | None:
@@ -195,33 +197,6 @@ def _along(shape: _Numbers, operand: _Layout) -> _Numbers:
     dims = zip_longest(reversed(shape), reversed(operand[0]), reversed(operand[1]), fillvalue=None)
     spread = [0 if own is None or stride is None or size != own == 1 else stride for size, own, stride in dims]
     return spread[::-1]
-
-
-def _by_strides(shape: _Numbers, operands: Sequence[_Numbers]) -> _Numbers:
-    """The dimensions ordered by the strides of the operands, of which the first ones decide."""
-    order = list(reversed(range(len(shape))))
-    for start in range(1, len(shape)):
-        at = start
-        for other in reversed(range(start)):
-            is_outer = _is_outer(order[other], order[at], shape, operands)
-            if is_outer:
-                order[other], order[at] = order[at], order[other]
-                at = other
-            elif is_outer is False:
-                break
-    return order[::-1]
-
-
-def _is_outer(one: int, other: int, shape: _Numbers, operands: Sequence[_Numbers]) -> bool | None:
-    """True if the one dimension lies outside the other; None if no operand tells."""
-    for strides in operands:
-        if not strides[one] or not strides[other]:
-            continue
-        if strides[one] != strides[other]:
-            return strides[one] > strides[other]
-        if shape[one] > shape[other]:
-            return True
-    return None
 
 
 def _dense(shape: _Numbers, order: _Numbers) -> _Numbers:

@@ -26,7 +26,7 @@ def laid_out_as_picked(result: torch.Tensor, x: torch.Tensor, indices: Sequence[
     if result.dim() < 2 or result.dim() != kept + positions[0].dim() or x.layout is not torch.strided:
         return result
     shape = list(map(_now, result.shape))
-    order = _order(shape, _operands(x, given, positions, shape))
+    order = by_strides(shape, _operands(x, given, positions, shape))
     strides = [_known(result.stride(dim)) for dim in order if shape[dim] != 1]
     known = [stride for stride in strides if stride is not None]
     if len(known) == len(strides) and known == sorted(known, reverse=True):
@@ -76,7 +76,7 @@ def _in_this_call(index: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tuple(sizes), tuple(strides), device="meta")
 
 
-def _order(shape: Sequence[int], operands: Sequence[_Strides]) -> list[int]:
+def by_strides(shape: Sequence[int], operands: Sequence[_Strides]) -> list[int]:
     """The dimensions from the outermost to the innermost: the last one is innermost unless strides say otherwise."""
     order = list(reversed(range(len(shape))))
     for start in range(1, len(shape)):
