@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from functools import cache
+from functools import cache, lru_cache
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -135,25 +135,32 @@ _OF_NUMBERS = frozenset(("lerp", "pow"))
 
 def _laid_out(result: torch.Tensor, operands: Sequence[torch.Tensor], kind: _Kind) -> torch.Tensor:
     given = [_in_this_call(each) for each in (result, *operands)]
-    known = [each for each in given if each is not None]
+    known = tuple(each for each in given if each is not None)
     if len(known) < len(given) or result.layout is not torch.strided or 0 in known[0][0]:
         return result
-    (shape, found), *layouts = known
-    if _lie_alike(shape, layouts, kind):
-        now, strides = layouts[0][1], operands[0].stride()
-    else:
-        order = _order(shape, layouts[::-1] if kind is _Kind.TURNED else layouts, kind)
-        now, strides = _dense(shape, order), ()
-    if list(now) == list(found):
+    (shape, found), layouts = known[0], known[1:]
+    order = _order_of(kind, shape, layouts)
+    if found == (layouts[0][1] if order is None else _dense(shape, order)):
         return result
     # The sizes themselves, of which some may vary.
-    return result.new_empty_strided(result.shape, strides or _dense(result.shape, order))
+    return result.new_empty_strided(
+        result.shape, operands[0].stride() if order is None else _dense(result.shape, order)
+    )
+
+
+@lru_cache(4096)  # models repeat what they do
+def _order_of(kind: _Kind, shape: _Numbers, layouts: tuple[_Layout, ...]) -> _Numbers | None:
+    """The dimensions of the result from the outermost to the innermost; None where it has the first operand's
+    strides."""
+    if _lie_alike(shape, layouts, kind):
+        return None
+    return _order(shape, layouts[::-1] if kind is _Kind.TURNED else layouts, kind)
 
 
 def _lie_alike(shape: _Numbers, operands: Sequence[_Layout], kind: _Kind) -> bool:
     """True if the result has the strides of the operands: dense ones, which are in no format."""
     (sizes, strides), *others = operands
-    if kind in (_Kind.BESIDE_NUMBERS, _Kind.CONTIGUOUS) or list(sizes) != list(shape):
+    if kind in (_Kind.BESIDE_NUMBERS, _Kind.CONTIGUOUS) or sizes != shape:
         return False
     if any(each != operands[0] for each in others):
         return False
@@ -164,7 +171,7 @@ def _order(shape: _Numbers, operands: Sequence[_Layout], kind: _Kind) -> _Number
     """The dimensions from the outermost to the innermost."""
     if kind is _Kind.CONTIGUOUS:
         return range(len(shape))
-    is_one_shape = all(list(sizes) == list(shape) for sizes, _ in operands)
+    is_one_shape = all(sizes == shape for sizes, _ in operands)
     if kind in (_Kind.TOGETHER, _Kind.TURNED) and is_one_shape and (order := _format(shape, operands)):
         return order
     return by_strides(shape, [_along(shape, each) for each in operands])
@@ -199,19 +206,22 @@ def _along(shape: _Numbers, operand: _Layout) -> _Numbers:
     return spread[::-1]
 
 
-def _dense(shape: _Numbers, order: _Numbers) -> _Numbers:
+def _dense(shape: _Numbers, order: _Numbers) -> tuple[int, ...]:
     strides, step = [1] * len(shape), 1
     for dim in reversed(order):
         strides[dim] = step
         step *= shape[dim]
-    return strides
+    return tuple(strides)
 
 
 def _in_this_call(tensor: torch.Tensor) -> _Layout | None:
     """Sizes and strides; nothing where one depends on data, or happens to be one in this call alone."""
-    varying = [size for size in tensor.shape if isinstance(size, torch.SymInt)]
-    sizes, strides = [*map(_now, tensor.shape)], [*map(_now, tensor.stride())]
-    if any(_now(size) in (None, 1) for size in varying) or None in sizes or None in strides:
+    shape, stride = tuple(tensor.shape), tensor.stride()
+    if all(type(number) is int for number in (*shape, *stride)):
+        return shape, stride
+    sizes, strides = tuple(map(_now, shape)), tuple(map(_now, stride))
+    happens = any(now in (None, 1) for now, size in zip(sizes, shape, strict=True) if isinstance(size, torch.SymInt))
+    if happens or None in sizes or None in strides:
         return None
     return sizes, strides  # type: ignore[return-value]
 
