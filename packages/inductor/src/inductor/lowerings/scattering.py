@@ -167,6 +167,11 @@ def _along(x: Tensor, dim: int, index: Tensor) -> tuple[list[Index], Places]:
     return indices, [(symbol, position(index, x.sizes[dim]))]
 
 
+def _vector(t: Tensor) -> Tensor:
+    """A tensor of no dimensions as one of a single element; any other as it is."""
+    return t if t.ndim else reshape(t, (ONE,))
+
+
 def _scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, mode: StoreMode) -> Tensor | Declined:
     """A scatter of ``value``, a number or a tensor at least as large as ``index``."""
     if isinstance(value, complex):
@@ -175,8 +180,8 @@ def _scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, mode:
         return Declined("a number that varies")
     if not x.ndim or not index.ndim:
         # Of no dimensions: as vectors of one element.
-        flat = [reshape(t, (ONE,)) if isinstance(t, Tensor) and not t.ndim else t for t in (x, index, value)]
-        result = _scatter(ctx, flat[0], 0, flat[1], flat[2], mode)
+        written = _vector(value) if isinstance(value, Tensor) else value
+        result = _scatter(ctx, _vector(x), 0, _vector(index), written, mode)
         return result if isinstance(result, Declined) else reshape(result, x.sizes)
     if {index.ndim, value.ndim if isinstance(value, Tensor) else index.ndim} != {x.ndim}:
         return Declined("operands of other ranks, which eager takes where there is nothing to write")
