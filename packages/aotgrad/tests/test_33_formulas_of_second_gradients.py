@@ -192,3 +192,46 @@ def test_second_gradients_of_a_weight_norm_are_those_of_its_formula(dim):
         first = torch.autograd.grad(function(v, g).sum(), (v, g), create_graph=True)
         found.append((first, torch.autograd.grad(sum(each.square().sum() for each in first), (v, g))))
     torch.testing.assert_close(*found)
+
+
+VIEWS = {
+    "itself": lambda y: y,
+    "view": lambda y: y.view(16),
+    "transposed": lambda y: y.t(),
+    "item": lambda y: y[1],
+    "slice": lambda y: y[1:3],
+    "all of it": lambda y: y[0:4],
+    "diagonal": lambda y: y.diagonal(),
+    "by strides": lambda y: y.as_strided((3, 2), (5, 1)),
+    "all by strides": lambda y: y.as_strided((4, 4), (4, 1)),
+    "of a view": lambda y: y.view(2, 8)[1].view(2, 4).t(),
+}
+WRITES = {
+    "copy_": lambda v, x: v.copy_(x.flatten()[: v.numel()].view(v.shape)),
+    "copy_ of a number": lambda v, x: v.copy_(torch.ones(())),
+    "fill_": lambda v, x: v.fill_(x[0, 0]),
+    "zero_": lambda v, x: v.zero_(),
+    "mul_": lambda v, x: v.mul_(x[0, 0]),
+    "setitem": lambda v, x: v.__setitem__(..., x[0, 1]),
+    "sin_": lambda v, x: v.sin_(),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("power", [1, 2])
+def test_of_what_is_written_over_through_a_view(view, write, power):
+    def f(y, x):
+        WRITES[write](VIEWS[view](y), x)
+        return y.sin() * x
+
+    def gradients(fn):
+        torch.manual_seed(0)
+        y, x = (torch.randn(4, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+        first = torch.autograd.grad(fn(y * 1, x).pow(power).sum(), (y, x), create_graph=True)
+        followed = [each.requires_grad for each in first]
+        loss = sum(each.pow(power).sum() for each in first if each.requires_grad)
+        return followed, first, torch.autograd.grad(loss, (y, x), allow_unused=True)
+
+    compiled = aotgrad.function(f, forward=aotgrad.run_eagerly, backward=aotgrad.run_eagerly)
+    torch.testing.assert_close(gradients(compiled), gradients(f))

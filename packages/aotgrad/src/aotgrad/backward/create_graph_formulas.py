@@ -2,13 +2,15 @@
 
 Backward of `det`, `slogdet` and `solve` solves with the factors that forward found, through which nothing is
 differentiated; where a graph is wanted it solves with the matrix itself.  That of `cumprod` is by quotients, unless one
-of its elements is zero; where a graph is wanted and one is, it is refused.
+of its elements is zero; where a graph is wanted and one is, it is refused.  Autograd's formula for a write by strides
+in a functional graph is wrong.
 Must not know: why a graph is wanted.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -85,3 +87,14 @@ def weight_norm_backward(
     norms = torch.norm_except_dim(v, 2, dim)
     along = (gradient * v).sum([each for each in range(v.dim()) if each != dim], keepdim=True)
     return (gradient - v * (along / norms.square())) * (g / norms), along / norms
+
+
+def written_by_strides(
+    base: torch.Tensor, value: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> torch.Tensor:
+    """`base` once `value` was written to a view of it by strides.  Autograd's own formula has, for the gradient of
+    `base`, that of what was written over in place of that of the rest."""
+    start = 0 if offset is None else offset - base.storage_offset()
+    inside = torch.empty_strided(base.shape, base.stride(), dtype=torch.bool, device=base.device).zero_()
+    inside.as_strided(size, stride, start).fill_(True)
+    return torch.where(inside, aten.as_strided_scatter.default(base.detach(), value, size, stride, offset), base)

@@ -22,6 +22,7 @@ from aotgrad.backward.create_graph_formulas import (
     refuse_zeros_in_running_products,
     solve_with_matrices,
     weight_norm_backward,
+    written_by_strides,
 )
 from aotgrad.backward.under_autocast import as_the_mode_is
 from aotgrad.eager import Boxed, run_eagerly
@@ -470,6 +471,8 @@ def _use_what_has_a_formula(graph: fx.Graph) -> None:
             node.target = _OF_COMPLEX[node.target]
         elif node.target is aten.copy.default:
             node.target, node.args = _copied, node.args[:2]
+        elif node.target is aten.as_strided_scatter.default:
+            node.target = written_by_strides
         elif node.target is aten._native_batch_norm_legit_functional.default and node.args[5]:
             # In training its values do not depend on the running statistics, which the call has changed since.
             node.target = aten._native_batch_norm_legit.no_stats
@@ -493,8 +496,14 @@ def _as_pairs(into: torch.Tensor, value: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _copied(written: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """The value of a tensor once all of it was written."""
-    return value.to(written.dtype).to(written.device).expand(written.shape).clone()
+    """The value of a tensor once all of it was written: with its strides, and with the history that `copy_` gives it,
+    which goes on to what was there before, by a gradient of zeros."""
+    value = value.to(written.dtype).to(written.device).expand(written.shape)
+    if written.requires_grad:
+        value = torch.where(torch.ones((), dtype=torch.bool, device=written.device), value, written)
+    order = sorted(range(written.dim()), key=written.stride, reverse=True)
+    places = sorted(range(written.dim()), key=order.__getitem__)
+    return value.permute(order).clone(memory_format=torch.contiguous_format).permute(places)
 
 
 def _drop_unread(graph: fx.Graph) -> None:
