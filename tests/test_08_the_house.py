@@ -380,7 +380,7 @@ def test_modules_hold_no_state_but_what_is_listed():
 ANY = """
     aotgrad 85, aotgrad.autograd_graph 24, aotgrad.backward 85, aotgrad.calling 20, aotgrad.decompositions 6,
     aotgrad.partitioning 13, aotgrad.pre_autograd 90, aotgrad.recording 77, aotgrad.recurrent 30, aotgrad.stacks 7,
-    aotgrad.stored 23, aotgrad.tensors 38, aotgrad.tracing 27, capture 28, capture.bytecode 8, capture.entry 32,
+    aotgrad.stored 23, aotgrad.tensors 38, aotgrad.tracing 26, capture 28, capture.bytecode 8, capture.entry 32,
     capture.evaluator 144, capture.guards 36, capture.operators 62, capture.recording 64, capture.stored 11,
     capture.values 68, capture.writing 15,
     compile_api 242, compile_api.commands 4, compile_api.importing 33, compile_api.runtimes 51, cudagraphs 87,

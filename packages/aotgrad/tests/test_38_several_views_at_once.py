@@ -1,5 +1,7 @@
 """Operators that give many views at once run once for all of them, and two views of one place stay two objects."""
 
+import itertools
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -70,3 +72,63 @@ def test_the_same_view_twice_is_two_objects():
     first, second, third = aotgrad.function(program, forward=aotgrad.run_eagerly)(x)
     assert len({id(first), id(second), id(third)}) == 3
     assert first.data_ptr() == second.data_ptr()
+
+
+MODES = {"followed": torch.enable_grad, "unfollowed": torch.no_grad, "inference": torch.inference_mode}
+FIRST = {
+    "itself": lambda x: x,
+    "view": lambda x: x.view(x.shape),
+    "detached": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "item of a detached one": lambda x: x.detach().split(2)[1],
+}
+SECOND = {
+    "unbind": lambda v: v.unbind(0),
+    "split": lambda v: v.split(1),
+    "chunk": lambda v: v.chunk(2),
+    "items": lambda v: (v[0], v[1]),
+    "views of several": lambda v: tuple(each.unsqueeze(0) for each in v.unbind(0)),
+}
+
+
+def observed(fn, is_leaf):
+    """All that autograd tells of the results and of a write to one of them."""
+    x = torch.arange(12.0).view(4, 3).requires_grad_()
+    results = fn(x if is_leaf else x * 1)
+    seen = [(r.requires_grad, r.is_leaf, r._is_view(), r.is_inference() or r._version) for r in results]
+    bases = [results[1]._base is other for other in results]
+    if results[0].requires_grad:
+        results[0].sum().backward()
+    weight = torch.ones((), requires_grad=True)
+    try:
+        results[0].mul_(weight)
+        seen += [(r.requires_grad, r.is_inference() or r._version) for r in results]
+    except RuntimeError as error:
+        seen.append(str(error).split(" ", 1)[1][:60])
+    return str((seen, bases, x.grad, [r.tolist() for r in results]))
+
+
+@pytest.mark.parametrize("modes", list(itertools.product(MODES, MODES)), ids="-".join)
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("second", SECOND)
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_views_of_views_that_were_made_in_another_mode(modes, first, second, is_leaf):
+    def f(x):
+        with MODES[modes[0]]():
+            v = FIRST[first](x)
+        with MODES[modes[1]]():
+            return (*SECOND[second](v)[:2], v)
+
+    compiled = aotgrad.function(f, forward=aotgrad.run_eagerly, inference=aotgrad.run_eagerly)
+    assert observed(compiled, is_leaf) == observed(f, is_leaf)
+
+
+@pytest.mark.parametrize("write", [lambda d: d.add_(1), lambda d: d[0].add_(1).mul_(2), lambda d: d.detach().add_(1)])
+def test_writes_to_data_count_apart(write):
+    def f(x):
+        data = x.data
+        write(data)
+        return data[0], data[1], data
+
+    compiled = aotgrad.function(f, forward=aotgrad.run_eagerly, inference=aotgrad.run_eagerly)
+    assert observed(compiled, True) == observed(f, True)

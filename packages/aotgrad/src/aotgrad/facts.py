@@ -43,7 +43,18 @@ class Detach:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """An output that comes from its base by ``.data``: autograd knows neither of the other, nor of its changes."""
+    """An output that comes from its base by ``.data``: autograd knows neither of the other, nor of its changes.  Its
+    own writes are counted apart."""
+
+    writes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The steps up to here make one tensor for all outputs that have this number: to autograd it is their base, by
+    which they know of one another's writes."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import torch
 from aotgrad.calling.inference_mode import with_gradients, without_gradients
 from aotgrad.facts import (
     Argument,
+    Base,
     Constant,
     Data,
     Detach,
@@ -32,7 +33,7 @@ from aotgrad.facts import (
     Unfollowed,
 )
 from aotgrad.source import Source
-from aotgrad.torch_versions import op_of, set_creation_meta
+from aotgrad.torch_versions import op_of, set_creation_meta, unsafe_set_version_counter
 
 
 @dataclass(slots=True)
@@ -45,11 +46,15 @@ class _Several:
 
 
 class Outputs:
-    """The expressions of outputs that are made at one time, between which nothing is written."""
+    """The expressions of outputs that are made at one time, between which nothing is written.
 
-    def __init__(self, source: Source, name: str) -> None:
+    ``bases``: the names of those that were made at another time, by number.
+    """
+
+    def __init__(self, source: Source, name: str, bases: dict[int, str]) -> None:
         self._source = source
         self._name = name
+        self._bases = bases
         self._calls: dict[str, list[_Several]] = {}
         self._count = 0
 
@@ -67,6 +72,10 @@ class Outputs:
 
     def _path(self, base: str, steps: Sequence[object]) -> str:
         source = self._source
+        for place, step in enumerate(steps):
+            if isinstance(step, Base):
+                base, steps = self._base(step.number, base, steps[:place]), steps[place + 1 :]
+                return self._path(base, steps) if steps else base
         made = next((place for place, step in enumerate(steps) if isinstance(step, Unfollowed)), len(steps))
         if made < len(steps) - 1:  # gradients were switched on again behind it
             return self._in_mode(self._path(base, steps[: made + 1]), steps[made + 1 :], ("", ""))
@@ -90,6 +99,14 @@ class Outputs:
                 expression, inside = _step(self._source, expression, step, base), True
         return expression.join(mode) if inside else expression
 
+    def _base(self, number: int, base: str, steps: Sequence[object]) -> str:
+        """The name of a tensor that several outputs have for their base; made where the first asks for it."""
+        if number not in self._bases:
+            expression = self._path(base, steps)
+            self._bases[number] = f"base{number}"
+            self._source.add(f"base{number} = {expression}", 1)
+        return self._bases[number]
+
     def _call(self, expression: str, item: int) -> str:
         made = self._calls.setdefault(expression, [])
         several = next((each for each in made if item not in each.taken), None)
@@ -104,13 +121,21 @@ class Outputs:
 
 def _step(source: Source, expression: str, step: Any, base: str) -> str:
     if isinstance(step, Data):
-        return f"{expression}.data"
+        return f"{source.constant(_data, 'data')}({expression}, {step.writes})" if step.writes else f"{expression}.data"
     if isinstance(step, Detach):
         return f"{expression}.detach()"
     if isinstance(step, Restride):
         return f"{expression}.as_strided({layout_arguments(source, step, base)})"
     rest = source.call("", step.args, step.kwargs, _size_name)[1:-1]
     return f"{source.constant(op_of(step.target), 'view')}({expression}{', ' if rest else ''}{rest})"
+
+
+def _data(tensor: torch.Tensor, writes: int) -> torch.Tensor:
+    """The tensor's data, written to that often."""
+    data = tensor.data
+    if not data.is_inference():
+        unsafe_set_version_counter([data], [writes])
+    return data
 
 
 def _mode_of(step: Followed | Unfollowed) -> Callable[[], AbstractContextManager[None]]:

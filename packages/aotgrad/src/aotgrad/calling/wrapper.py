@@ -103,14 +103,15 @@ def _write_call(
         source.add(f"inner({arguments})", 1)
     for result in facts.owners:  # without a history, so that nobody but its own views knows what it was made from
         source.add(f"r{result} = r{result}.detach()", 1)
-    older = _write_older(source, signature, facts)
+    bases: dict[int, str] = {}
+    older = _write_older(source, signature, facts, bases)
     copied = _write_mutations(source, signature, facts, given, written, early)
     _write_counts(source, [each for each in facts.counts if each[0] in changed], copied)
     _write_noted(source, signature, facts, noted, returned)
     if boxed and facts.versions:
         _write_versions(source, facts)
     rest = [older.get(id(output), output) for output in facts.outputs]
-    made = Outputs(source, "p")
+    made = Outputs(source, "p", bases)
     outputs = [made.expression(output) for output in _shared_once(source, rest, made)]
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
 
@@ -245,13 +246,13 @@ def _as_saved(entry: GraphInput, saved: SavedInput, tracked: Collection[int]) ->
     return f"{name}.detach()" if saved.input in tracked else name
 
 
-def _write_older(source: Source, signature: Signature, facts: Facts) -> dict[int, str]:
+def _write_older(source: Source, signature: Signature, facts: Facts, bases: dict[int, str]) -> dict[int, str]:
     """Names of views made before the write-back: they are older than the program's last write.  Those that autograd
     follows, or of an input whose layout changes, are made after it."""
     apart = {mutation.input for mutation in facts.mutations if mutation.tracked or mutation.layout is not None}
     apart.update(index for index, entry in enumerate(signature.inputs) if entry.members)
     named: dict[int, str] = {}
-    made = Outputs(source, "m")
+    made = Outputs(source, "m", bases)
     for output in facts.outputs:
         if not isinstance(output, (OfInput, OfResult)) or not output.older or id(output) in named:
             continue

@@ -34,7 +34,7 @@ from aotgrad.tensors.symbols import size_hint
 from aotgrad.torch_versions import FakeTensorMode
 from aotgrad.tracing.inputs import GraphInput, Signature
 
-FORMAT = "aotgrad 6"
+FORMAT = "aotgrad 7"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | 
 _CLASSES: dict[str, type] = {
     found.__name__: found
     for found in (
-        facts.Step, facts.Restride, facts.Detach, facts.Data, facts.Unfollowed, facts.Followed, facts.Mutation,
-        facts.Constant, facts.Argument, facts.OfInput, facts.OfResult, facts.OfSize, facts.SizeRef, facts.Facts,
-        Member, roles.Primal, roles.Size, roles.AliasBase, roles.Tangent, roles.Saved, roles.SavedSize,
+        facts.Step, facts.Restride, facts.Detach, facts.Data, facts.Base, facts.Unfollowed, facts.Followed,
+        facts.Mutation, facts.Constant, facts.Argument, facts.OfInput, facts.OfResult, facts.OfSize, facts.SizeRef,
+        facts.Facts, Member, roles.Primal, roles.Size, roles.AliasBase, roles.Tangent, roles.Saved, roles.SavedSize,
         roles.UpdatedInput, roles.Result, roles.ResultSize, roles.Gradient,
         StackPlan, PartStep, Laid, Value, Plan, Layout, EarlyWrite, PartialBackward, ResultsRead, Stage, Behind, Noted,
         SavedInput,

@@ -5,7 +5,8 @@ Must not know: how the program was run, how gradients are traced.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import operator
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ from aotgrad.autograd_graph.result_levels import behind
 from aotgrad.errors import Unsupported
 from aotgrad.facts import (
     Argument,
+    Base,
     Constant,
     Data,
     Detach,
@@ -128,7 +130,7 @@ def _in_the_callers_mode(outputs: Sequence[Output]) -> tuple[Output, ...]:
     for output in outputs:
         if isinstance(output, (OfInput, OfResult)) and id(output) not in plain:
             steps = tuple(step for step in output.steps if step != callers)
-            if steps == output.steps and steps and not isinstance(steps[-1], (Data, Detach, Unfollowed)):
+            if steps == output.steps and steps and not isinstance(steps[-1], (Data, Detach, Base, Unfollowed)):
                 steps = (*steps, Followed())
             plain[id(output)] = replace(output, steps=steps)
     return tuple(plain.get(id(output), output) for output in outputs)
@@ -241,26 +243,33 @@ def _is_followed(view: torch.Tensor) -> bool:
 def _as_autograd_knows(base: torch.Tensor, view: torch.Tensor, steps: Sequence[object]) -> Sequence[Any]:
     """The steps to a view that behaves to autograd as eager's: a later change of it reaches its base, or does not."""
     if not functional.counts_with(base, view):
-        steps = [Data(), *steps]
+        steps = [Data(0 if view.is_inference() else version_of(view)), *steps]
     if view.is_inference():
         return [*(steps or [_ALIAS]), Unfollowed(inference=True)]
     if base_of(view) is None:
-        return steps if steps and steps[-1] in (_DETACH, Data()) else [*steps, Detach()]
+        return steps if steps and (steps[-1] == _DETACH or isinstance(steps[-1], Data)) else [*steps, Detach()]
     if base.requires_grad and not _is_followed(view) and isinstance(next(iter(steps), None), Restride):
         return [*steps, Detach()]
-    apart = _first_followed(view, steps)
+    apart = _first_followed(base, view, steps)
     if 0 < apart < len(steps) and not any(isinstance(step, Restride) for step in steps):
-        return [*steps[:apart], *_made_unfollowed(view), *steps[apart:]]
+        return [*steps[:apart], *(_made_unfollowed(view) or (Unfollowed(),)), *steps[apart:]]
     return [*(steps or [_ALIAS]), *_made_unfollowed(view)]
 
 
-def _first_followed(view: torch.Tensor, steps: Sequence[object]) -> int:
+def _first_followed(base: torch.Tensor, view: torch.Tensor, steps: Sequence[object]) -> int:
     """The number of steps before the last ones to a view, which autograd follows though an earlier one was made without
     gradients; all of them where there is none."""
-    node, place = view.grad_fn if _made_unfollowed(view) else None, len(steps)
-    while node is not None and node.next_functions and place:  # a leaf ends there
-        node, place = node.next_functions[0][0], place - 1
-    return place
+    # Of one of several views torch tells that it is one, and no longer how what it views was made.
+    may_be = _made_unfollowed(view) or get_creation_meta(view) == CreationMeta.MULTI_OUTPUT_NODE
+    node, place = view.grad_fn if may_be else None, len(steps)
+    while node is not None and node is not base.grad_fn and node.next_functions and place:  # a leaf ends there
+        node, place = node.next_functions[0][0], place - (2 if _picks(steps[place - 1]) else 1)
+    return len(steps) if node is not None else place
+
+
+def _picks(step: object) -> bool:
+    """True for the step to one of several views, which autograd makes together."""
+    return isinstance(step, Step) and step.target is operator.getitem
 
 
 def _made_unfollowed(view: torch.Tensor) -> tuple[Unfollowed, ...]:
@@ -316,6 +325,8 @@ class _Outputs:
     _sharing: dict[int, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
     _read: dict[int, Output] = field(default_factory=dict)
     _bases: dict[int, int] = field(default_factory=dict)
+    _owned: Counter[int] = field(default_factory=Counter)  # outputs by the id of what autograd knows them by
+    _owners: dict[int, tuple[int, torch.Tensor]] = field(default_factory=dict)  # those of several outputs, numbered
     _passed: set[int] = field(default_factory=set)  # ids of outputs that others come from
     _arguments: dict[int, int] = field(default_factory=dict)  # positions of what the program sees, by id
     _inputs_over: dict[int, int] = field(default_factory=dict)  # the first input of each memory
@@ -331,6 +342,7 @@ class _Outputs:
         tensors = {id(o): o for o in outputs if isinstance(o, torch.Tensor) and functional.is_functional(o)}
         for output in tensors.values():
             self._sharing[functional.memory_of(output)].append(output)
+            self._owned[id(owner_of(output))] += 1
         followed = [output for output in tensors.values() if self.training and has_history(output)]
         self._passed = {id(followed[number]) for numbers in behind(followed) for number in numbers}
 
@@ -487,8 +499,17 @@ class _Outputs:
             self.result_nodes.append(node)
         return known
 
-    def _path(self, base: torch.Tensor, view: torch.Tensor, *, restrided: bool = False) -> tuple[Any, ...]:
-        """Steps that make `view` from the real counterpart of `base`."""
+    def _path(self, base: torch.Tensor, view: torch.Tensor, *, restrided: bool = False) -> tuple[object, ...]:
+        """Steps that make `view` from the real counterpart of `base`; those to a base of its own, which `detach` makes,
+        are made once for all of its views."""
+        owner = owner_of(view)
+        if any(owner is each for each in (base, owner_of(base))) or self._owned[id(owner)] < 2:
+            return self._steps(base, view, restrided=restrided)
+        number, _ = self._owners.setdefault(id(owner), (len(self._owners), owner))
+        behind = () if view is owner else self._steps(owner, view)
+        return (*self._steps(base, owner, restrided=restrided), Base(number), *behind)
+
+    def _steps(self, base: torch.Tensor, view: torch.Tensor, *, restrided: bool = False) -> tuple[object, ...]:
         if view.requires_grad and has_history(view) and _has_function_between(view, base):
             raise Unsupported("a function with a backward of its own returns what it was given", "return a copy of it")
         inner, outer = functional.current(base), functional.current(view)
