@@ -79,17 +79,7 @@ OPERATORS = {
     for each in op_db
     if torch.float32 in each.dtypes and not any(word in each.name for word in OTHERS)
 }
-LEFT = {
-    *(
-        f"aten.{name}.default"
-        for name in ("_fft_r2c", "_fft_c2r", "_fft_c2c", "rot90", "diag_embed", "isinf", "isfinite")
-    ),
-    *(
-        f"aten.{name}.default"
-        for name in ("native_layer_norm", "linalg_vector_norm", "huber_loss", "hardswish", "angle")
-    ),
-    *("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor", "aten.index_put.default", "aten.ldexp.Tensor"),
-}
+LEFT = {f"aten.{name}.default" for name in ("_fft_r2c", "_fft_c2r", "_fft_c2c", "rot90", "linalg_vector_norm")}
 """Operators of which fakes are still told otherwise."""
 
 

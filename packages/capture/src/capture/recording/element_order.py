@@ -38,6 +38,12 @@ class _Kind(Enum):
     """Into a tensor made to lie as the first operand."""
     CONTIGUOUS = auto()
     """Into a contiguous tensor."""
+    MAGNITUDES = auto()
+    """Of magnitudes, beside a number."""
+    MAGNITUDES_AND_ALL = auto()
+    """The same, and then together with what goes over the operands."""
+    POWERS = auto()
+    """Together with powers of the second operand, which are contiguous."""
 
 
 def laid_out_by_elements(
@@ -53,6 +59,10 @@ def laid_out_by_elements(
     operands = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
     if all(map(_is_in_plain_order, (*several, *operands))):
         return result
+    if kind in _OF_FLOATS and not operands[0].is_floating_point():
+        if operands[0].is_complex():
+            return result
+        kind = _Kind.ALIKE  # the same for all
     if kind is _Kind.ALIKE:
         operands = operands[:1] if kwargs.get("memory_format") in (None, torch.preserve_format) else []
     elif _stands_number(schema_of, func, args):
@@ -94,6 +104,8 @@ def _kind(schema_of: SchemaOf, func: Any) -> _Kind | None:
         return _Kind.ALIKE
     if name in _CONTIGUOUS or str(func) == "aten.pow.Scalar":
         return _Kind.CONTIGUOUS
+    if name in _MADE_OF_OTHERS:
+        return _MADE_OF_OTHERS[name]
     if name in _OTHERS or (torch.Tag.pointwise not in func.tags and name not in _WITHOUT_A_TAG):
         return None
     if "scalar" in schema.overload_name.lower() and name not in _OF_NUMBERS:
@@ -118,16 +130,20 @@ def _places(schema_of: SchemaOf, func: object) -> tuple[int, ...]:
 
 _ALIKE = frozenset((
     "clone", "_to_copy", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
-    "randint_like", "flip", "sort", "deg2rad", "rad2deg", "frexp", "hardtanh", "nan_to_num", "_conj_physical",
+    "randint_like", "flip", "sort", "index_fill", "index_put", "deg2rad", "rad2deg", "frexp", "hardtanh", "nan_to_num", "_conj_physical",
 ))  # fmt: skip
 """Operators that make a tensor as another lies: with its strides where it is dense."""
-_CONTIGUOUS = frozenset(("masked_fill", "mvlgamma", "_log_softmax", "triu", "tril", "renorm", "normal"))
-_OTHERS = frozenset((
-    "angle", "ldexp", "isinf", "isfinite", "log_sigmoid_forward", "rrelu_with_noise", "rrelu_with_noise_backward",
-    "rrelu_with_noise_functional",
+_CONTIGUOUS = frozenset((
+    "masked_fill", "mvlgamma", "_log_softmax", "triu", "tril", "renorm", "normal", "diag_embed", "native_layer_norm",
 ))  # fmt: skip
-"""Operators by elements that are made of others, or have rules of their own."""
-_WITHOUT_A_TAG = frozenset(("floor_divide", "rsub", "polar", "complex"))
+_OTHERS = frozenset((
+    "log_sigmoid_forward", "rrelu_with_noise", "rrelu_with_noise_backward", "rrelu_with_noise_functional",
+))  # fmt: skip
+"""Operators by elements that have rules of their own."""
+_MADE_OF_OTHERS = {"isinf": _Kind.MAGNITUDES, "isfinite": _Kind.MAGNITUDES_AND_ALL, "ldexp": _Kind.POWERS}
+"""Operators by elements that go over their operands several times."""
+_OF_FLOATS = (_Kind.MAGNITUDES, _Kind.MAGNITUDES_AND_ALL)
+_WITHOUT_A_TAG = frozenset(("floor_divide", "rsub", "polar", "complex", "hardswish", "huber_loss"))
 _TURNED = frozenset(("threshold_backward", "rsub"))
 _OF_NUMBERS = frozenset(("lerp", "pow"))
 """Operators of which kernels take numbers as they are."""
@@ -152,9 +168,25 @@ def _laid_out(result: torch.Tensor, operands: Sequence[torch.Tensor], kind: _Kin
 def _order_of(kind: _Kind, shape: _Numbers, layouts: tuple[_Layout, ...]) -> _Numbers | None:
     """The dimensions of the result from the outermost to the innermost; None where it has the first operand's
     strides."""
+    if kind in _MADE_OF_OTHERS.values():
+        return _order_of_the_last(kind, shape, layouts)
     if _lie_alike(shape, layouts, kind):
         return None
     return _order(shape, layouts[::-1] if kind is _Kind.TURNED else layouts, kind)
+
+
+def _order_of_the_last(kind: _Kind, shape: _Numbers, layouts: tuple[_Layout, ...]) -> _Numbers | None:
+    """The order in which the last of several iterations leaves the result."""
+    if kind is _Kind.POWERS:
+        sizes = layouts[-1][0]
+        return _order_of(_Kind.TOGETHER, shape, (layouts[0], (sizes, _dense(sizes, range(len(sizes))))))
+    first = _order_of(_Kind.TOGETHER, shape, layouts)
+    made = shape, layouts[0][1] if first is None else _dense(shape, first)
+    beside = _order(shape, (made,), _Kind.BESIDE_NUMBERS)
+    if kind is _Kind.MAGNITUDES:
+        return beside
+    together = _order_of(_Kind.TOGETHER, shape, (made, (shape, _dense(shape, beside))))
+    return first if together is None else together
 
 
 def _lie_alike(shape: _Numbers, operands: Sequence[_Layout], kind: _Kind) -> bool:
