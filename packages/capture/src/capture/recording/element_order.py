@@ -130,7 +130,8 @@ def _places(schema_of: SchemaOf, func: object) -> tuple[int, ...]:
 
 _ALIKE = frozenset((
     "clone", "_to_copy", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
-    "randint_like", "flip", "sort", "index_fill", "index_put", "deg2rad", "rad2deg", "frexp", "hardtanh", "nan_to_num", "_conj_physical",
+    "randint_like", "flip", "sort", "index_fill", "index_put", "deg2rad", "rad2deg", "frexp", "hardtanh", "nan_to_num",
+    "_conj_physical",
 ))  # fmt: skip
 """Operators that make a tensor as another lies: with its strides where it is dense."""
 _CONTIGUOUS = frozenset((
