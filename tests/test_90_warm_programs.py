@@ -159,3 +159,139 @@ def test_sizes_that_vary_are_taken_up(tmp_path, how, names):
     told(tmp_path, VARIES, [how, names, "3x4", "3x4", "5x6", "7x9"])
     lines = [line.split() for line in told(tmp_path, VARIES, [how, names, "3x4", "4x10", "3x4", "2x12"])]
     assert all(set(outcomes) == {"taken", "up"} and compiled == "0" for _, *outcomes, compiled in lines), lines
+
+
+SCHEDULED = """
+from torch import nn
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.AdamW(model.parameters())
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+
+
+def f(x):
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def reset():
+    optimizer.state.clear()
+    for p in model.parameters():
+        p.data.fill_(0.5)
+"""
+MARKED = """
+MISSING = object()
+
+
+def scaled(x, by=MISSING):
+    return x if by is MISSING else x * by
+
+
+def f(x):
+    return scaled(x) + scaled(x, 2)
+"""
+MAPPED = """
+def f(x):
+    return torch.vmap(lambda row: row * 2)(x).sum()
+"""
+ASKING = """
+import collections.abc, os
+
+if "LATER" in os.environ:
+    import dbm.dumb, http.cookiejar, sqlite3  # which register classes
+
+
+class Table:
+    pass
+
+
+def f(x):
+    return x * 2 if isinstance(Table(), collections.abc.Mapping) else x * 3
+"""
+TWICE = """
+
+def reset(): pass
+{program}
+x = torch.ones(3, 4)
+call = compile_api.compile(f, options={{"warm_start": True}})
+for _ in range(2):
+    reset()
+    seen = call(x)
+    reset()
+    torch.testing.assert_close(seen, f(x))
+    x = x + 1
+print(*(record.outcome for record in compile_api.report(call).kept if record.outcome != "refused"))
+"""
+
+
+@pytest.mark.parametrize("program", [SCHEDULED, MARKED, MAPPED, ASKING])
+def test_what_programs_do_around_tensors_is_taken_up(tmp_path, program):
+    text = "import torch, compile_api\n" + TWICE.format(program=program)
+    (stored,) = told(tmp_path, text)
+    assert set(stored.split()) == {"stored"}
+    assert told(tmp_path, text, LATER="") == [stored.replace("stored", "taken up")]
+
+
+LAYERS = """
+import torch, compile_api
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def forward(self, x):
+        return x * (1 + self.number)
+
+
+outcomes = []
+for number in range(20):
+    call = compile_api.compile(Layer(number), options={"warm_start": True})
+    assert call(torch.ones(2)).tolist() == [number + 1.0] * 2
+    outcomes += [record.outcome for record in compile_api.report(call).kept]
+print(*(outcomes.count(each) for each in ("stored", "taken up", "refused")))
+"""
+
+
+def test_layers_compiled_one_by_one_are_taken_up_one_after_another(tmp_path):
+    assert told(tmp_path, LAYERS)[0].startswith("20 0")
+    stored, taken_up, refused = map(int, told(tmp_path, LAYERS)[0].split())
+    assert (stored, taken_up) == (0, 20)
+    assert refused < 45
+
+
+REGISTERED = """
+import abc, sys, torch, compile_api
+
+
+class Base(abc.ABC):
+    pass
+
+
+class X:
+    pass
+
+
+class Y:
+    pass
+
+
+Base.register(X if sys.argv[1] == "X" else Y)
+
+
+def f(x):
+    return x * 2 if isinstance(X(), Base) else x * 3
+
+
+call = compile_api.compile(f, options={"warm_start": True})
+print(call(torch.ones(1)).item() == f(torch.ones(1)).item(), compile_api.report(call).kept[-1].outcome)
+"""
+
+
+def test_classes_registered_in_one_process_are_not_those_of_another(tmp_path):
+    order = ["X", "Y", "Y", "X"]
+    lines = [told(tmp_path, REGISTERED, [each])[0] for each in order]
+    assert lines == ["True stored", "True stored", "True taken up", "True taken up"]

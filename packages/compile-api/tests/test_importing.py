@@ -178,6 +178,8 @@ def test_nothing_is_a_distributed_tensor_until_there_are_some(prints):
     program = """
         import sys, torch, compile_api
         compile_api.compile(torch.nn.functional.gelu)(torch.ones(3, dtype=torch.bfloat16))
+        attend = compile_api.compile(lambda x: (x.softmax(-1) @ x.t()).sum())
+        attend(torch.ones(3, 4, requires_grad=True)).backward()
         print(compile_api.importing.is_waiting("torch.distributed.tensor"))
 
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

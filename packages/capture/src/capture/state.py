@@ -99,6 +99,8 @@ class State:
     lives, so a state that replaces another one takes these over."""
     checkpoints: weakref.WeakKeyDictionary[object, object] = field(default_factory=weakref.WeakKeyDictionary)
     """The graphs that ran within checkpoints around compiled functions (``recording.outer_checkpoints``)."""
+    taken_up: dict[str, int] = field(default_factory=dict)
+    """By key of a store, the hash of the version that was taken up last."""
     tracing_kernels: ReplacedMethods = field(default_factory=ReplacedMethods)
 
 

@@ -317,7 +317,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
         _engine.add_entry(code, entry)
         return _engine.SKIP_ONCE
     if config.storing is not None and holds:
-        config.storing.keep(inputs, made, guards, location)
+        config.storing.keep(inputs, state, made, guards, location)
     return entry
 
 

@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Protocol
 
 from capture import _engine
+from capture import state as state_of_process
 from capture.bytecode.resume import NOWHERE, Continuations
 from capture.entry.cache import CodeState
 from capture.entry.translate import Backend
@@ -29,8 +30,6 @@ from capture.stored.contents import Contents, NotStored
 from capture.stored.keys import key_of
 from capture.stored.reach import refuse_operators
 from capture.stored.versions import Around, Made, Reading, Taken, varies, written
-
-_MOST_TRIED = 16
 
 
 class Store(Protocol):
@@ -78,21 +77,35 @@ class Storing:
         if state.versions and program_settings().recompiling_is_an_error:
             return None
         try:
-            found = self.store.find(self._key(inputs.function))
+            state.key = None
+            state.key = self._key(inputs.function)
+            found = self.store.find(state.key)
         except Exception as error:  # noqa: BLE001 - whatever it is, evaluation goes on as without a store
             self._refused(error, location)
             return None
         # Of this moment: objects are compared as they are when the version is taken up.
         contents = Contents()
-        for data in sorted(found[:_MOST_TRIED], key=varies):
+        for data in self._in_order(state.key, found):
             try:
                 taken = self._tried(data, inputs, state, contents)
             except Exception as error:  # noqa: BLE001 - whatever it is, evaluation goes on as without a store
                 self._refused(error, location)
                 continue
+            state_of_process.PROCESS.taken_up[state.key] = hash(data)
             self._tell(location, "taken up")
             return taken
         return None
+
+    def _in_order(self, key: str, found: Sequence[bytes]) -> list[bytes]:
+        """The versions of a key as they are tried: those with nothing open first.
+
+        Equal layers, each compiled by itself, ask one after another: the next one's version lies beside the last one's.
+        """
+        last = state_of_process.PROCESS.taken_up.get(key)
+        places = {hash(data): place for place, data in enumerate(found)}
+        start = places.get(last, 0) if last is not None else 0
+        near = sorted(range(len(found)), key=lambda place: abs(place - start))
+        return sorted((found[place] for place in near), key=varies)
 
     def _tried(self, data: bytes, inputs: Inputs, state: CodeState, contents: Contents) -> tuple[Taken, _engine.Guards]:
         """The stored version, if it can be read here and its guards hold."""
@@ -120,15 +133,20 @@ class Storing:
 
     # -- keeping -----------------------------------------------------------------------------------------------------
 
-    def keep(self, inputs: Inputs, made: Translation, guards: _engine.Guards, location: Location) -> None:
-        """Gives a version to the store, if it has a stored form and its guards hold still."""
+    def keep(
+        self, inputs: Inputs, state: CodeState, made: Translation, guards: _engine.Guards, location: Location
+    ) -> None:
+        """Gives a version to the store, if it has a stored form and its guards hold still.
+
+        By the key from before it was evaluated, as others will ask: what torch registers on the way is in no key.
+        """
         try:
             data = self._written(inputs, made)
             with looking():
                 holds = guards.check(inputs.function, inputs.args)
             if not holds:
                 raise NotStored("what it relies on changed meanwhile")
-            self.store.keep(self._key(inputs.function), data)
+            self.store.keep(state.key or self._key(inputs.function), data)
         except Exception as error:  # noqa: BLE001 - whatever it is, evaluation goes on as without a store
             let_through(error)
             self._tell(location, "not stored", str(error) if isinstance(error, NotStored) else words_of(error))

@@ -79,8 +79,8 @@ class Contents:
 
     def function(self, function: FunctionType) -> Content:
         """A function's code, the defaults of its parameters, and what its closure holds."""
-        defaults = [self.shallow(each) for each in function.__defaults__ or ()]
-        named = sorted((name, self.shallow(each)) for name, each in (function.__kwdefaults__ or {}).items())
+        defaults = [self._member(each) for each in function.__defaults__ or ()]
+        named = sorted((name, self._member(each)) for name, each in (function.__kwdefaults__ or {}).items())
         closure = [self._of_cell(cell) for cell in function.__closure__ or ()]
         place = function.__globals__.get("__name__"), function.__qualname__
         return ["function", str(place), self._code(function.__code__), defaults, named, closure]
@@ -140,13 +140,7 @@ class Contents:
         known = self._known.get(id(function))
         if known is None:
             self._known[id(function)] = function, "recursive"
-            try:
-                found = digest(self.function(function))  # type: ignore[arg-type]
-            # A default without content: its type has to do, as what is read of it is guarded.
-            except NotStored:
-                found = digest(self._code(function.__code__))  # type: ignore[attr-defined]
-                found += "+" + digest([class_name(type(each)) for each in function.__defaults__ or ()])  # type: ignore[attr-defined]
-            self._known[id(function)] = known = function, found
+            self._known[id(function)] = known = function, digest(self.function(function))  # type: ignore[arg-type]
         return known[1]
 
     # -- anything ----------------------------------------------------------------------------------------------------

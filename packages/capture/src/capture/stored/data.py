@@ -66,9 +66,9 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "GetitemSource": ("parent", "key"),
     "ObjectKeySource": ("parent", "key"),
 }
-_BY_IDENTITY = (torch.Tensor, torch.nn.Parameter, ContextVar, CellType)
+_BY_IDENTITY = (torch.Tensor, torch.nn.Parameter, ContextVar, CellType, object)
 """The classes of objects that a version may rely on by identity, as optimizers keep state by parameter; what they hold
-is guarded where it is read."""
+is guarded where it is read.  A plain ``object`` holds nothing: programs mark a missing argument with one."""
 _CONTAINERS = (dict, list, tuple, torch.Size)
 _MADE_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _AT_PATHS = (FunctionType, CodeType, dict)
@@ -87,8 +87,9 @@ class DataWriter:
         self._places: dict[Source, int] = {}
         self._texts: dict[int, tuple[int, str]] = {}
         self._here: dict[int, tuple[object, Source]] = {}
-        self.found_on_paths: list[CodeType] = []
-        """Code whose content is compared at the place where it is found."""
+        self._on_paths: dict[int, tuple[FunctionType, Source]] = {}
+        self.found_on_paths: dict[int, tuple[FunctionType | CodeType, int]] = {}
+        """Functions and code by identity, whose content is compared on the path of this number."""
 
     def write(self, obj: Any) -> Data:
         cls = type(obj)
@@ -166,9 +167,18 @@ class DataWriter:
         if id(obj) in self._here:
             return self.here(obj)
         place = self.names.place(obj)
-        if place is None:
-            raise NotStored(f"no name leads to {_words(obj)}")
-        return ["n", place]
+        if place is not None:
+            return ["n", place]
+        if id(obj) in self._on_paths:
+            return self.at_a_path(*self._on_paths[id(obj)])
+        raise NotStored(f"no name leads to {_words(obj)}")
+
+    def at_a_path(self, obj: Any, source: Source) -> Data:
+        """An object without a name: the one on the path on which a guard finds it, told by its content."""
+        place = self.path(source)
+        if isinstance(obj, (CodeType, FunctionType)):
+            self.found_on_paths[id(obj)] = obj, place
+        return ["at", place, self.contents.at_a_path(obj)]
 
     def here(self, obj: object) -> Data:
         """An object as the one that a path leads to, if one does."""
@@ -184,10 +194,15 @@ class DataWriter:
         for guard in guards:
             if guard.kind is GuardKind.TYPE:
                 self.names.classes[guard.payload[0]] = None
-            elif guard.kind is GuardKind.IS and guard.source is not None and _is_found_by_path(guard, looked_into):
-                steps = guard.source.chain()
-                if not any(isinstance(step, ObjectKeySource) for step in steps):
-                    self._here.setdefault(id(guard.payload[0]), (guard.payload[0], guard.source))
+            elif guard.kind is GuardKind.IS and guard.source is not None:
+                self._learn_path(guard.payload[0], guard.source, guard.source in looked_into)
+
+    def _learn_path(self, obj: object, source: Source, looked_into: bool) -> None:
+        if type(obj) is FunctionType and not any(_is_const(step, obj) for step in source.chain()):
+            self._on_paths.setdefault(id(obj), (obj, source))
+        by_path = _is_found_by_path(obj, looked_into)
+        if by_path and not any(isinstance(step, ObjectKeySource) for step in source.chain()):
+            self._here.setdefault(id(obj), (obj, source))
 
     # -- sources -----------------------------------------------------------------------------------------------------
 
@@ -213,15 +228,19 @@ class DataWriter:
         return [source, guard.kind.value, payload, location_written(guard.location), guard.text]
 
 
-def _is_found_by_path(guard: Guard, looked_into: set[Source | None]) -> bool:
+def _is_const(source: Source, obj: object) -> bool:
+    return isinstance(source, ConstSource) and source.obj is obj
+
+
+def _is_found_by_path(obj: object, looked_into: bool) -> bool:
     """True if an object is relied on as the one that a path leads to, and all else that is relied on of it is guarded.
 
     Of objects of C's classes it may be the object itself that is relied on, with all that it is.
     """
-    cls = type(guard.payload[0])
+    cls = type(obj)
     if cls in _BY_IDENTITY:
         return True
-    return guard.source in looked_into and (bool(cls.__flags__ & _MADE_IN_PYTHON) or cls in _CONTAINERS)
+    return looked_into and (bool(cls.__flags__ & _MADE_IN_PYTHON) or cls in _CONTAINERS)
 
 
 def _each(data: DataWriter, guard: Guard) -> list[Data]:
@@ -243,9 +262,7 @@ def _identity(data: DataWriter, guard: Guard) -> list[Data]:
     obj = guard.payload[0]
     if guard.source is None or type(obj) not in _AT_PATHS or data.is_found(obj):
         return [data.here(obj)]
-    if isinstance(obj, (CodeType, FunctionType)):
-        data.found_on_paths.append(obj if isinstance(obj, CodeType) else obj.__code__)
-    return [["at", data.path(guard.source), data.contents.at_a_path(obj)]]
+    return [data.at_a_path(obj, guard.source)]
 
 
 def _condition(data: DataWriter, guard: Guard) -> list[Data]:
@@ -318,7 +335,9 @@ class DataReader:
         """The one object for a text of this number: another one than any equal text."""
         return self._texts.setdefault(number, "".join(list(text)))
 
-    def _there(self, source: Source) -> object:
+    def there(self, place: int) -> object:
+        """The object on a path now."""
+        source = self.paths[place]
         try:
             return source.read(self.inputs)
         except (LookupError, AttributeError, ValueError, TypeError):
@@ -326,16 +345,14 @@ class DataReader:
 
     def _which(self, place: int, default: Data) -> object:
         """Two that were two stay two."""
-        source = self.paths[place]
-        found = self._there(source)
+        source, found = self.paths[place], self.there(place)
         is_other = _default(found) != default
         if is_other or self._here.setdefault(id(found), place) != place:
             raise NotStored(f"`{source.expression()}` is another one than it was")
         return found
 
     def _at(self, place: int, content: str) -> object:
-        source = self.paths[place]
-        found = self._there(source)
+        source, found = self.paths[place], self.there(place)
         if type(found) not in _AT_PATHS or self.contents.at_a_path(found) != content:
             raise NotStored(f"`{source.expression()}` is another one than it was")
         return found

@@ -9,7 +9,7 @@ Must not know how a version is written.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -24,6 +24,9 @@ from capture.values.base import module_name, trusted
 Entered = tuple[CodeType, FunctionType | None]
 """Code that was evaluated, and the function that it was the code of; None: one that was made on the way."""
 
+Found = Mapping[int, tuple[FunctionType | CodeType, int]]
+"""By identity, what a guard finds on a path, and the path's number in the table."""
+
 _OF_THE_PROCESS = frozenset(
     ("os", "posix", "nt", "sys", "platform", "socket", "locale", "getpass", "tempfile", "subprocess", "random")
     + ("secrets", "uuid", "time", "datetime")
@@ -36,13 +39,16 @@ _SAME_ANYWHERE = frozenset(
 _BY_ADDRESS = frozenset({"id", "hash", "__hash__"})
 
 
-def reached(entered: Iterable[Entered], root: CodeType, found: Iterable[CodeType], names: NamesWritten) -> list[int]:
-    """The places in the table of names of all functions that were entered.
+def reached(
+    entered: Iterable[Entered], root: CodeType, found: Found, names: NamesWritten
+) -> tuple[list[int], list[int]]:
+    """All functions that were entered: their places in the table of names, and in that of paths where no name leads.
 
-    ``found``: code that is compared where a guard finds it.
+    ``found``: what is compared where a guard finds it.
     """
-    inner = _with_inner([*found, root])
+    inner = _with_inner([root, *(_code(each) for each, _ in found.values())])
     places: list[int] = []
+    paths: list[int] = []
     _refuse_addresses(root)
     for code, function in entered:
         of_library = function is not None and _is_of_library(function)
@@ -54,11 +60,17 @@ def reached(entered: Iterable[Entered], root: CodeType, found: Iterable[CodeType
             places.append(place)
         elif id(code) not in inner:
             raise NotStored(f"no name leads to `{code.co_qualname}`, which was inlined")
+        elif id(function) in found:
+            paths.append(found[id(function)][1])
         elif function is not None and not of_library:
             Reach(names.contents).of(function)  # which raises where it asks for what is another process's
         elif of_library:
             raise NotStored(f"no name leads to `{code.co_qualname}` of a library, which was inlined")
-    return sorted(set(places))
+    return sorted(set(places)), sorted(set(paths))
+
+
+def _code(found: FunctionType | CodeType) -> CodeType:
+    return found if isinstance(found, CodeType) else found.__code__
 
 
 def reach(functions: Iterable[object], contents: Contents) -> str:

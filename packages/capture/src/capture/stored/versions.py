@@ -1,6 +1,6 @@
 """A version of a frame as bytes, and back: the one place that knows the format.
 
-    compile-api capture 2           which format
+    compile-api capture 3           which format
     told | open                     whether sizes or numbers are open in it
     <sha256 of all that follows>    checked before anything else is read
     {"names": ..., "sources": ..., "guards": ..., "code": ..., "graph": ..., ...}
@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 
@@ -42,7 +42,7 @@ from capture.writing.commit import tell_loss
 from capture.writing.restart import Failures, left_to_cpython
 from capture.writing.results import Expected
 
-_HEADS = {varies: b"compile-api capture 2\n%b\n" % (b"open" if varies else b"told") for varies in (False, True)}
+_HEADS = {varies: b"compile-api capture 3\n%b\n" % (b"open" if varies else b"told") for varies in (False, True)}
 _DIGITS = 64
 
 
@@ -122,10 +122,12 @@ def written(made: Made, function: FunctionType, backend: object, continuations: 
         "once": made.once,
         "broke": None if made.broke is None else record_written(made.broke),
         "asked": [[*map(data.write, (each.function, each.args, each.kwargs, each.answer))] for each in made.asked],
-        # The functions are found by name, and named in the table: so the table of names comes last.
-        "entered": reached(made.entered, root, data.found_on_paths, data.names),
     }
+    # The functions are found by name, and named in the table: so the table of names comes last.
+    body["entered"], body["entered_at"] = reached(made.entered, root, data.found_on_paths, data.names)
+    at_paths = {place: each for each, place in data.found_on_paths.values()}
     functions = [function, *(data.names.objects[place] for place in body["entered"])]
+    functions += [at_paths[place] for place in body["entered_at"]]
     body |= {"reach": reach(functions, contents), "names": data.names.rows, "sources": data.paths}
     text = json.dumps(body, separators=(",", ":")).encode()
     return _HEADS[made.varies] + hashlib.sha256(text).hexdigest().encode() + b"\n" + text
@@ -187,9 +189,14 @@ class Reading:
         self.inputs = inputs
         names = names_read(self.body["names"], contents)
         self.data = DataReader(names, self.body["sources"], contents, inputs)
-        if reach([inputs.function, *(names[place] for place in self.body["entered"])], contents) != self.body["reach"]:
+        if reach(self._entered(names), contents) != self.body["reach"]:
             raise NotStored("what its functions reach by names is another thing than it was")
         self.guards = tuple(map(self.data.guard, self.body["guards"]))
+
+    def _entered(self, names: Sequence[object]) -> list[object]:
+        """The functions that were entered; one that is not there is another one than it was."""
+        named = [names[place] for place in self.body["entered"]]
+        return [self.inputs.function, *named, *map(self.data.there, self.body["entered_at"])]
 
     def rest(self, around: Around) -> Taken:
         """The version, once its guards hold: the backend takes up its graph, and the code is made."""

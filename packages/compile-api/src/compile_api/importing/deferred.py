@@ -19,6 +19,8 @@ from typing import Any
 _BOOTSTRAP: Any = importlib._bootstrap
 """Python's own: its locks for modules, and what an import writes into one before it is run."""
 _OF_EVERY_MODULE = frozenset({"__all__", "__doc__"})
+_ASKERS = frozenset({"torch", "capture", "aotgrad", "inductor", "cudagraphs"})
+"""Packages of which no function keeps an answer; ours run operators on fakes, where torch's functions in C ask."""
 
 
 class Deferral:
@@ -150,9 +152,12 @@ class DeferredModule(ModuleType):
 
 
 def _asks_and_forgets(frame: FrameType) -> bool:
-    """True if a function of torch's is asking.  Code that asks while it is being imported keeps what it gets."""
+    """True if a function of torch's is asking, one in C among them, which has the frame of whoever called it.
+
+    Code that asks while it is being imported keeps what it gets.
+    """
     home = str(frame.f_globals.get("__name__", ""))
-    return home.partition(".")[0] == "torch" and frame.f_code.co_name != "<module>"
+    return home.partition(".")[0] in _ASKERS and frame.f_code.co_name != "<module>"
 
 
 def _while_it_runs(deferral: Deferral, name: str) -> Any:

@@ -22,7 +22,7 @@ from compile_api.options import CompileOptions
 from compile_api.warm_start.sources import sources_of
 
 FORMAT = b"compile-api frames 1\n"
-MOST = 16
+MOST = 128
 """The number of versions of one frame that are kept."""
 _OF_NO_MATTER = frozenset({"warm_start", "trace", "debug", "check"})
 """Options that decide whether there is a store, and nothing of what is in it."""

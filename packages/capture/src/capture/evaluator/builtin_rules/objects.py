@@ -9,8 +9,9 @@ from __future__ import annotations
 import enum
 import re
 import weakref
-from abc import ABCMeta, get_cache_token
+from abc import ABCMeta
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import FunctionType, MethodDescriptorType, UnionType
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from capture.evaluator.builtin_rules.registry import constant_of, fold, pure, rule
 from capture.evaluator.world import World
 from capture.guards.kinds import GuardKind
+from capture.guards.sources import ConstSource, MadeSource
 from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import (
@@ -32,7 +34,7 @@ from capture.values.base import (
     trusted,
     type_name,
 )
-from capture.values.classes import ClassValue
+from capture.values.classes import ClassValue, class_source
 from capture.values.constant import NONE, TRUE, ConstantValue, boolean, plain_text
 from capture.values.descriptors import bind, special
 from capture.values.function import BuiltinValue, FunctionValue
@@ -87,14 +89,24 @@ def _ask(ctx: World, question: Any, obj: object, candidate: Any) -> Value:
     owner, _ = lookup(candidate, "__subclasshook__") if isinstance(candidate, type) else (object, None)
     if not trusted(owner):
         ctx.stop(Kind.CLASS, f"the class `{owner.__qualname__}` has code that says what is a subclass")
-    # ``register`` may make it an instance later; the token counts registrations.
-    if isinstance(candidate, ABCMeta) and not trusted(obj if isinstance(obj, type) else type(obj)):
-        ctx.state_read["abc.get_cache_token"] = get_cache_token  # the program's classes may be registered later
     try:
-        return boolean(question(obj, candidate))
+        answer: bool = question(obj, candidate)
+        _rely_on_registrations(ctx, obj if isinstance(obj, type) else type(obj), candidate, answer)
+        return boolean(answer)
     except Exception as error:  # noqa: BLE001 - whatever classes may raise: CPython asks them again, and raises it
         let_through(error)
         ctx.stop(Kind.CLASS, f"`{candidate}` is no class to ask about: {type(error).__name__}")
+
+
+def _rely_on_registrations(ctx: World, cls: type, candidate: object, answer: bool) -> None:
+    """Relies on the answer where programs may register a class as another one's: each call asks again."""
+    if isinstance(candidate, ABCMeta) and not (trusted(cls) and trusted(candidate)):
+        text = f"issubclass(`{cls.__qualname__}`, `{candidate.__qualname__}`) is {answer}"
+        ctx.guard(class_source(ctx, candidate), GuardKind.PYTHON, partial(is_answered, cls, answer), text=text)
+
+
+def is_answered(cls: type, answer: bool, candidate: type) -> bool:
+    return issubclass(cls, candidate) is answer
 
 
 def _is_like_a_protocol(ctx: Tracer, value: Value, protocol: Any) -> Value:
@@ -392,7 +404,11 @@ def dereference(ctx: Tracer, reference: UserObject) -> Value:
     if reference.source is None or found is None:
         ctx.stop(Kind.WEAK_REFERENCE, f"{reference.describe()} is followed to an object that is met nowhere else")
     text = f"{reference.source.expression()}() is what it was"
-    ctx.guard(reference.source, GuardKind.REFERS, weakref.ref(target), text=text)
+    if found.source is None or isinstance(found.source, ConstSource):
+        ctx.guard(reference.source, GuardKind.REFERS, weakref.ref(target), text=text)
+    else:  # whichever object it is
+        led_to = MadeSource(reference.source, weakref.ref.__call__)
+        ctx.guard(None, GuardKind.SAME, (led_to, found.source), None, None, text=text)
     return found
 
 
