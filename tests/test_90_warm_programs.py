@@ -295,3 +295,61 @@ def test_classes_registered_in_one_process_are_not_those_of_another(tmp_path):
     order = ["X", "Y", "Y", "X"]
     lines = [told(tmp_path, REGISTERED, [each])[0] for each in order]
     assert lines == ["True stored", "True stored", "True taken up", "True taken up"]
+
+
+EXCHANGED = """
+import os, sys, torch, compile_api
+
+
+def f(x):
+    return (x.sin() * x.exp()).sum()
+
+
+def g(x):
+    return (x.cos() * x.exp()).sum()
+
+
+for function in (f, g):
+    x, y = (torch.linspace(0, 1, 4, requires_grad=True) for _ in range(2))
+    compile_api.compile(function, options={"warm_start": True})(x).backward()
+    function(y).backward()
+    print(torch.allclose(x.grad, y.grad))
+"""
+
+
+@pytest.mark.parametrize("kind", ["later", "graph", "frame", "so"])
+def test_files_that_were_exchanged_are_noticed(tmp_path, kind):
+    assert told(tmp_path, EXCHANGED) == ["True", "True"]
+    files = sorted((tmp_path / "cache").rglob(f"*.{kind}"))
+    assert len(files) > 1
+    for one, other in zip(files, [each.read_bytes() for each in files[1:] + files[:1]]):
+        one.write_bytes(other)
+    assert told(tmp_path, EXCHANGED) == ["True", "True"]
+
+
+RATES = """
+import torch, compile_api
+
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters())
+
+
+def step(x):
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+
+
+call = compile_api.compile(step, options={"warm_start": True})
+for rate in (0.1, 0.2, 0.3):
+    optimizer.param_groups[0]["lr"] = rate
+    call(torch.ones(3, 4))
+print(*(record.explanation for record in compile_api.report(call).kept if record.outcome == "not stored"))
+print(*(record.outcome for record in compile_api.report(call).kept if record.outcome != "refused"))
+"""
+
+
+def test_rates_that_vary_are_taken_up(tmp_path):
+    unstored, outcomes = told(tmp_path, RATES)
+    assert (unstored, set(outcomes.split())) == ("", {"stored"})
+    assert set(told(tmp_path, RATES)[1].split()) == {"taken", "up"}

@@ -10,6 +10,7 @@ import pytest
 import compile_api
 from compile_api.commands.main import main
 from compile_api.warm_start import bundles
+from inductor.cache import digest_of
 
 PROGRAM = """
 import sys
@@ -75,7 +76,7 @@ KEY = "a" * 40
 
 def frame(*data):
     whole = bundles.joined(data)
-    return whole + hashlib.sha256(whole).digest()
+    return whole + digest_of(f"{KEY}.frame", whole)
 
 
 def test_versions_of_a_frame_join_those_that_are_there(folder):

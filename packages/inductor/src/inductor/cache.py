@@ -34,6 +34,16 @@ _ROOM = 1 / 8
 entries."""
 
 
+def digest_of(name: str, data: bytes) -> bytes:
+    """The digest at the end of a file: of its name too, as whole files may have been exchanged."""
+    return hashlib.sha256(name.encode() + b"\0" + data).digest()
+
+
+def is_whole(name: str, data: bytes) -> bool:
+    """True if the bytes of a file end with its digest."""
+    return digest_of(name, data[:-_DIGEST_SIZE]) == data[-_DIGEST_SIZE:]
+
+
 def key_of(parts: Iterable[str]) -> str:
     """A name that depends on every part and on where each ends."""
     digest = hashlib.sha256()
@@ -94,7 +104,7 @@ class Cache:
             return None
         except OSError as error:
             raise CacheError(f"cannot read the kernel cache entry {path}: {error.strerror}") from error
-        if hashlib.sha256(data[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
+        if not is_whole(path.name, data):
             return None
         _touch(path)
         return path
@@ -113,7 +123,7 @@ class Cache:
         """Takes over a freshly built library and its source, both from a scratch folder."""
         target = self.folder / f"{key}.so"
         try:
-            digest = hashlib.sha256(library.read_bytes()).digest()
+            digest = digest_of(target.name, library.read_bytes())
             with library.open("ab") as file:
                 file.write(digest)
             size = library.stat().st_size + source.stat().st_size
@@ -171,7 +181,7 @@ class Cache:
         except OSError as error:
             failed = CacheError(f"cannot read the kernel cache entry {path}: {error.strerror}")
             return self._instead(failed).find_data(name)
-        if hashlib.sha256(data[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
+        if not is_whole(name, data):
             return None
         _touch(path)
         return data[:-_DIGEST_SIZE]
@@ -181,7 +191,7 @@ class Cache:
         try:
             with self.scratch() as scratch:
                 fresh = Path(scratch) / name
-                fresh.write_bytes(data + hashlib.sha256(data).digest())
+                fresh.write_bytes(data + digest_of(name, data))
                 os.replace(fresh, self.folder / name)
         except (OSError, CacheError) as error:
             self._instead(error).keep_data(name, data)
@@ -189,10 +199,9 @@ class Cache:
         self._grown(len(data) + _DIGEST_SIZE, keeping=name)
 
     @staticmethod
-    def content(data: bytes) -> bytes:
-        """The kept part of a file's bytes; nothing of a file that is not whole."""
-        whole = hashlib.sha256(data[:-_DIGEST_SIZE]).digest() == data[-_DIGEST_SIZE:]
-        return data[:-_DIGEST_SIZE] if whole else b""
+    def content(name: str, data: bytes) -> bytes:
+        """The kept part of the bytes of a file of this name; nothing of a file that is not whole."""
+        return data[:-_DIGEST_SIZE] if is_whole(name, data) else b""
 
     def entries(self) -> Iterator[Path]:
         """The files of all entries."""

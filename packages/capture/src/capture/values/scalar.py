@@ -7,6 +7,7 @@ it.  In the graph it is a tensor without dimensions, in double precision, whose 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,10 @@ from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
+
+Formula = tuple[Any, ...] | None
+"""How a number follows from one that was passed in, as data that another process reads: a function with the formulas of
+its operands, a constant, or None for the number itself."""
 
 
 class ScalarValue(Value):
@@ -60,7 +65,7 @@ class ScalarValue(Value):
         # One number that was passed in: Python decides again, for each call, and the same answer is all that is
         # relied on.
         answer = bool(self._computed(leaf.now))
-        same_answer = lambda number: type(number) is leaf.cls and bool(self._computed(number)) is answer  # noqa: E731
+        same_answer = partial(is_decided_alike, leaf.cls, self._formula(), answer)
         text = f"a condition on {leaf.describe()} is {answer}"
         ctx.guard(leaf.source, GuardKind.PYTHON, same_answer, text=text)
         return answer
@@ -86,6 +91,11 @@ class ScalarValue(Value):
             if isinstance(operand, ScalarValue):
                 yield from operand._given()
 
+    def _formula(self) -> Formula:
+        if self.function is None:
+            return None
+        return "of", self.function, *(_formula_of(op) for op in self.operands)
+
     def _computed(self, number: object) -> object:
         """The number in Python, with `number` in the place of the one that was passed in."""
         if self.function is None:
@@ -109,6 +119,22 @@ class ScalarValue(Value):
         if self.source is not None:
             return f"a number that varies ({self.source.expression()})"
         return "a number read out of a tensor" if self.function is None else "a number computed from a tensor's"
+
+
+def _formula_of(operand: Value) -> Formula:
+    return operand._formula() if isinstance(operand, ScalarValue) else ("constant", operand.constant())
+
+
+def is_decided_alike(cls: type, formula: Formula, answer: bool, number: object) -> bool:
+    """True if a number of another call gives a condition the same truth."""
+    return type(number) is cls and bool(_followed(formula, number)) is answer
+
+
+def _followed(formula: Formula, number: object) -> Any:
+    if formula is None:
+        return number
+    kind, first, *operands = formula
+    return first if kind == "constant" else first(*(_followed(each, number) for each in operands))
 
 
 def _operand(value: Value, number: object) -> object:

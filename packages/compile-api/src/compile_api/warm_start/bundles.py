@@ -88,7 +88,7 @@ def _added(name: str, data: bytes) -> bool:
     if before is None:
         return kept.take_over(name, data)
     known = list(versions(before))
-    more = [each for each in versions(inductor.Cache.content(data)) if each not in known]
+    more = [each for each in versions(inductor.Cache.content(name, data)) if each not in known]
     if more:
         kept.keep_data(name, joined([*known, *more][:MOST]))
     return bool(more)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import torch
 
@@ -48,6 +48,11 @@ _FLOATS = frozenset({*_HALVES, torch.float32})
 _LARGE = 2**63
 
 
+def is_between(least: float, greatest: float, whole: bool, number: float) -> bool:
+    """True if numbers up to these bounds are held, and this one is; infinity and NaN are floats."""
+    return least <= number <= greatest or (not whole and not math.isfinite(number))
+
+
 @dataclass(frozen=True, slots=True)
 class _Range:
     """The numbers that all the dtypes at hand can hold."""
@@ -56,9 +61,10 @@ class _Range:
     greatest: float
     whole: bool
 
-    def holds(self, number: float) -> bool:
-        """True if they hold the number; infinity and NaN are floats."""
-        return self.least <= number <= self.greatest or (not self.whole and not math.isfinite(number))
+    @property
+    def holds(self) -> partial[bool]:
+        """Says of a number whether they hold it; as data, for other processes."""
+        return partial(is_between, self.least, self.greatest, self.whole)
 
     def holds_all_of(self, dtype: torch.dtype) -> bool:
         """True if no number read out of a tensor of this dtype is refused."""
