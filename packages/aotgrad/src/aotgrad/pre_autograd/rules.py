@@ -25,6 +25,7 @@ from aotgrad.pre_autograd.expanded_views import plainly
 from aotgrad.pre_autograd.extremum_gradients import extreme
 from aotgrad.pre_autograd.fixed_statistics import with_fixed_statistics
 from aotgrad.pre_autograd.inner_gradients import refuse_gradients_from_outside
+from aotgrad.pre_autograd.kept_windows import in_copied_memory
 from aotgrad.pre_autograd.mismatched_operands import refuse_misfits
 from aotgrad.pre_autograd.new_layouts import NEW_LAYOUT, NewLayouts
 from aotgrad.pre_autograd.outs import Args, Named
@@ -325,6 +326,11 @@ _FAMILIES: tuple[tuple[Rule, tuple[Rule, ...]], ...] = (
 for _rule, _funcs in _FAMILIES:
     for _func in _funcs:
         early(_func)(partial(_rule, _func))
+
+for _name_of in ("as_strided_scatter", "diagonal_scatter", "select_scatter", "slice_scatter"):
+    _packet = getattr(torch.ops.aten, _name_of)
+    for _func in (getattr(torch, _name_of), getattr(torch.Tensor, _name_of), _packet, _packet.default):
+        early(_func)(partial(in_copied_memory, _func))
 
 
 @early(torch.Tensor.data.__set__)

@@ -5,6 +5,7 @@ Must not know: recording.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -80,6 +81,22 @@ def has_gaps(tensor: torch.Tensor) -> bool:
             return True
         dense = stride * size
     return False
+
+
+def is_window(tensor: torch.Tensor) -> bool:
+    """True if its memory has room for more than its elements, unless it has some of them several times.
+
+    Sizes that vary are taken as they are in this call, so that no guard follows.
+    """
+    if tensor.layout is not torch.strided:
+        return False
+    dims = [(_now(size), _now(stride)) for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+    begin, held = _now(tensor.storage_offset()), _now(tensor.untyped_storage().nbytes())
+    if begin is None or held is None or any(None in dim for dim in dims):
+        return False
+    if any(size > 1 and not stride for size, stride in dims):
+        return False
+    return bool(begin or held != math.prod(size for size, _ in dims) * tensor.element_size())
 
 
 def symbolic_out_of_order(tensor: torch.Tensor) -> bool:
@@ -325,6 +342,12 @@ def _with_gaps(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tenso
     return result.new_empty_strided(x.shape, x.stride()) if has_gaps(x) else result
 
 
+def _cloned(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
+    """The result lies as a copy of the operand, of which each element has a place of its own."""
+    spread = has_known_layout(x) and any(n > 1 and not step for n, step in zip(x.shape, x.stride(), strict=True))
+    return torch.empty_like(x) if spread else result
+
+
 def _laid_out_as(tensor: torch.Tensor, memory_format: torch.memory_format) -> torch.Tensor:
     return torch.empty_like(tensor, memory_format=memory_format)
 
@@ -368,6 +391,7 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
         _as_it_lies,
     ),
     aten.slice_scatter.default: _with_gaps,
+    aten.as_strided_scatter.default: _cloned,
     **dict.fromkeys(
         (
             *(aten.copysign.Tensor, aten.heaviside.default, aten.logaddexp.default, aten.xlogy.Tensor),

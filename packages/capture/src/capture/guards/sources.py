@@ -397,6 +397,24 @@ class MadeSource(Derived):
         return self.function(self.parent.read(inputs))
 
 
+class SubclassSource(CallSource):
+    """Whether a class is another one's subclass, which a program may say later by ``register``."""
+
+    def __init__(self, cls: type, of: type) -> None:
+        super().__init__(functools.partial(issubclass, cls, of), f"issubclass({cls.__qualname__}, {of.__qualname__})")
+        object.__setattr__(self, "cls", cls)
+        object.__setattr__(self, "of", of)
+
+    cls: type
+    of: type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SubclassSource) and other.cls is self.cls and other.of is self.of
+
+    def __hash__(self) -> int:
+        return hash((SubclassSource, id(self.cls), id(self.of)))
+
+
 class EnvironmentSource(CallSource):
     """A variable of the environment, as the bytes that it is kept in; None where there is none of the name."""
 

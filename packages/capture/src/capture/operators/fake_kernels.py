@@ -7,13 +7,14 @@ operation would give them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import torch
+from torch.nn import functional as nnf
 
-from capture.torch_versions import DisablePythonDispatcher
+from capture.torch_versions import DisablePythonDispatcher, nn
 
 FakeKernel = Callable[..., Any]
 
@@ -82,6 +83,20 @@ def _pooled(function: Callable[..., object], input: torch.Tensor, *args: object,
     return pooled.contiguous() if known and not followed else pooled
 
 
+def _resized(
+    function: Callable[..., torch.Tensor], input: torch.Tensor, *args: object, **options: object
+) -> torch.Tensor:
+    """Images of another size, of which eager refuses those without elements, before and after; an empty batch it takes.
+
+    Torch's rules in Python, which fakes of sizes that vary follow, refuse none.  To ask here is to have other images
+    captured anew.
+    """
+    resized = function(input, *args, **options)
+    if any(size == 0 for image in (input, resized) for size in image.shape[1:]):
+        raise RuntimeError("images without elements")
+    return resized
+
+
 def _observed(
     function: Callable[..., object],
     input: torch.Tensor,
@@ -107,13 +122,23 @@ def _observed(
     return function(input, observes, quantises, least, most, scale, zero_point, *numbers, *rest)
 
 
+def _resizing() -> Iterator[Callable[..., object]]:
+    """The functions, and the operators with their overloads, that resize images."""
+    for name, function in vars(nn).items():
+        if "upsample" in name and "backward" not in name:
+            packet = getattr(torch.ops.aten, name)
+            yield from (function, packet, *(getattr(packet, overload) for overload in packet.overloads()))
+
+
 _FAKE_KERNELS: Mapping[Callable[..., object], FakeKernel] = {
     function: partial(rule, function)
     for rule, functions in (
         (_recurrent, (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)),
-        (_dropped, (torch.dropout, torch.nn.functional.dropout)),
-        (_pooled, (torch.max_pool1d, torch.nn.functional.max_pool1d)),
-        (_one_hot, (torch.nn.functional.one_hot,)),
+        (_dropped, (torch.dropout, nnf.dropout)),
+        (_pooled, (torch.max_pool1d, nnf.max_pool1d)),
+        (_one_hot, (nnf.one_hot,)),
+        (_resized, (nnf.interpolate, nnf.upsample, nnf.upsample_nearest, nnf.upsample_bilinear)),
+        (_resized, tuple(_resizing())),
         (_observed, (torch.fused_moving_avg_obs_fake_quant,)),
     )
     for function in functions

@@ -125,6 +125,21 @@ def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tens
     return torch.empty_like(x, dtype=result.dtype)
 
 
+def _in_copied_memory(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
+    """In a copy of all the memory that holds the operand, at the operand's place, unless that has elements twice.
+
+    Torch's cache of fakes forgets the place and the memory.
+    """
+    if not _known(x) or not isinstance(x.storage_offset(), int):
+        return result
+    if any(size > 1 and not stride for size, stride in zip(x.shape, x.stride(), strict=True)):
+        return torch.empty_like(x)
+    held = x.untyped_storage().nbytes()
+    if not x.storage_offset() and held == x.numel() * x.element_size():
+        return result
+    return x.new_empty(held // x.element_size()).as_strided(x.shape, x.stride(), x.storage_offset())
+
+
 def _rolled(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[object], dims: Sequence[int] = ()) -> torch.Tensor:
     """Laid out as what is put together of two parts, of which one may be empty, on CPUs.
 
@@ -198,6 +213,13 @@ _CORRECTIONS: dict[object, Callable[..., object]] = {
     aten.replication_pad2d_backward.default: _by_format_of_padded,
     aten.view.default: laid_out_as_viewed,
     aten._unsafe_view.default: laid_out_as_viewed,
+    **dict.fromkeys(
+        (
+            *(aten.as_strided_scatter.default, aten.diagonal_scatter.default),
+            *(aten.select_scatter.default, aten.slice_scatter.default),
+        ),
+        _in_copied_memory,
+    ),
     aten.roll.default: _rolled,
     aten.index.Tensor: laid_out_as_picked,
     aten.ldexp.Tensor: _as_scaled,

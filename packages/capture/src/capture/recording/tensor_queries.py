@@ -15,6 +15,7 @@ import torch
 
 from capture.guards.kinds import GuardKind
 from capture.guards.sources import Inputs, Source
+from capture.reasons import Kind
 from capture.recording.graph import memory_of
 from capture.recording.world import Recording
 from capture.torch_versions import enter_inference_mode
@@ -23,6 +24,8 @@ from capture.values.tensor import TensorValue
 
 QUESTIONS = frozenset({"storage_offset", "is_conj", "is_neg", "is_inference", "_is_view", "_is_zerotensor"})
 _COUNT_FROM_THE_START = frozenset({"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"})
+_COPY_ALL_MEMORY = frozenset({"as_strided_scatter", "diagonal_scatter", "select_scatter", "slice_scatter"})
+"""Operations whose results begin where their operand does, in a copy of all that its memory holds."""
 
 
 def answer_of(ctx: Recording, tensor: TensorValue, name: str) -> object:
@@ -45,9 +48,13 @@ def rely_on_where_it_begins(ctx: Recording, operation: str, operands: Sequence[V
 
     A kernel that is given a tensor knows nothing of that memory.
     """
-    if operation in _COUNT_FROM_THE_START and operands and isinstance(operands[0], TensorValue):
+    operation = operation.partition(".")[0]  # of an overload
+    copies = operation in _COPY_ALL_MEMORY
+    if (copies or operation in _COUNT_FROM_THE_START) and operands and isinstance(operands[0], TensorValue):
         for value in _inputs_in_the_same_memory(ctx, operands[0]):
             _rely(ctx, value, "storage_offset")
+            if copies:
+                _rely_on_what_is_beside(ctx, value)
 
 
 def rely_on_who_may_write(ctx: Recording) -> None:
@@ -75,6 +82,27 @@ def _rely(ctx: Tracer, value: TensorValue, name: str) -> None:
     answer = getattr(value.obj, name)()
     text = f"`{name}()` of {value.source.expression()} is {answer}"
     ctx.guard(None, GuardKind.RELATION, (), None, functools.partial(_is_answer, value.source, name, answer), text=text)
+
+
+def _rely_on_what_is_beside(ctx: Tracer, value: TensorValue) -> None:
+    """Guards how much memory an input has beside its elements; a fake of sizes that vary may not know of it."""
+    assert value.source is not None
+    beside = _beside(value.obj)
+    told = value.fake.untyped_storage().nbytes()
+    if (told.node.hint if isinstance(told, torch.SymInt) else told) != value.obj.untyped_storage().nbytes():
+        text = f"the memory around {value.describe()}, whose sizes vary, is copied"
+        ctx.stop(Kind.DYNAMIC_SIZE, text, "it runs as in eager; the rest of the function is captured")
+    text = f"memory of {value.source.expression()} has {beside} bytes beside its elements"
+    ctx.guard(None, GuardKind.RELATION, (), None, functools.partial(_has_beside, value.source, beside), text=text)
+
+
+def _beside(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().nbytes() - tensor.numel() * tensor.element_size()
+
+
+def _has_beside(source: Source, beside: int, function: FunctionType, *args: object) -> bool:
+    tensor: torch.Tensor = source.read(Inputs(function, args))
+    return _beside(tensor) == beside
 
 
 def _is_answer(source: Source, name: str, answer: object, function: FunctionType, *args: object) -> bool:

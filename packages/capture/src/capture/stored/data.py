@@ -51,6 +51,7 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "ConstSource": ("obj", "name"),
     "SignatureSource": ("function", "bound"),
     "CallSource": ("function", "name"),
+    "SubclassSource": ("cls", "of"),
     "EnvironmentSource": ("key",),
     "AttrSource": ("parent", "name"),
     "DictSource": ("parent",),

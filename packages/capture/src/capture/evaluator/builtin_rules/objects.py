@@ -11,7 +11,6 @@ import re
 import weakref
 from abc import ABCMeta
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import FunctionType, MethodDescriptorType, UnionType
 from typing import Any
 
@@ -20,7 +19,7 @@ import torch
 from capture.evaluator.builtin_rules.registry import constant_of, fold, pure, rule
 from capture.evaluator.world import World
 from capture.guards.kinds import GuardKind
-from capture.guards.sources import ConstSource, MadeSource
+from capture.guards.sources import ConstSource, MadeSource, SubclassSource
 from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import (
@@ -34,7 +33,7 @@ from capture.values.base import (
     trusted,
     type_name,
 )
-from capture.values.classes import ClassValue, class_source
+from capture.values.classes import ClassValue
 from capture.values.constant import NONE, TRUE, ConstantValue, boolean, plain_text
 from capture.values.descriptors import bind, special
 from capture.values.function import BuiltinValue, FunctionValue
@@ -101,12 +100,7 @@ def _ask(ctx: World, question: Any, obj: object, candidate: Any) -> Value:
 def _rely_on_registrations(ctx: World, cls: type, candidate: object, answer: bool) -> None:
     """Relies on the answer where programs may register a class as another one's: each call asks again."""
     if isinstance(candidate, ABCMeta) and not (trusted(cls) and trusted(candidate)):
-        text = f"issubclass(`{cls.__qualname__}`, `{candidate.__qualname__}`) is {answer}"
-        ctx.guard(class_source(ctx, candidate), GuardKind.PYTHON, partial(is_answered, cls, answer), text=text)
-
-
-def is_answered(cls: type, answer: bool, candidate: type) -> bool:
-    return issubclass(cls, candidate) is answer
+        ctx.guard(SubclassSource(cls, candidate), GuardKind.EQUALS, answer)
 
 
 def _is_like_a_protocol(ctx: Tracer, value: Value, protocol: Any) -> Value:

@@ -149,7 +149,10 @@ def record_operations(ctx: World, function: object, args: Sequence[Value], kwarg
     name = getattr(function, "__name__", "")
     # Questions about memory and layout, of which fakes do not know the answer: asked of the real tensor, with a guard.
     if name in QUESTIONS and args and isinstance(asked := args[0], TensorValue) and len(args) == 1 and not kwargs:
-        return ctx.literal(answer_of(ctx, asked, name))
+        answer = answer_of(ctx, asked, name)
+        if not isinstance(answer, torch.SymInt):
+            return ctx.literal(answer)
+        return _tensor_method(ctx, function, args, kwargs)  # computed from sizes that vary, by the graph
     rely_on_where_it_begins(ctx, name, args)
     if is_operation(function):
         rely_on_names(ctx, function)
