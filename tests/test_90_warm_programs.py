@@ -192,6 +192,13 @@ def scaled(x, by=MISSING):
 def f(x):
     return scaled(x) + scaled(x, 2)
 """
+RECURRENT = """
+model = torch.nn.LSTM(4, 5)
+
+
+def f(x):
+    return model(x[None])[0].sum(0)
+"""
 MAPPED = """
 def f(x):
     return torch.vmap(lambda row: row * 2)(x).sum()
@@ -226,7 +233,7 @@ print(*(record.outcome for record in compile_api.report(call).kept if record.out
 """
 
 
-@pytest.mark.parametrize("program", [SCHEDULED, MARKED, MAPPED, ASKING])
+@pytest.mark.parametrize("program", [SCHEDULED, MARKED, RECURRENT, MAPPED, ASKING])
 def test_what_programs_do_around_tensors_is_taken_up(tmp_path, program):
     text = "import torch, compile_api\n" + TWICE.format(program=program)
     (stored,) = told(tmp_path, text)

@@ -10,29 +10,36 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parent / "ranks/programs.py"
+ONE_OF_EACH = ("replicas_compiled", "shards_in_whole_steps", "columns_and_rows", "collectives_in_functions")
 ROUNDING = defaultdict(lambda: 1e-5, shards_in_half_precision=1e-3)
 """How far weights may be apart after three steps of Adam."""
 
 
-def names():
-    return list(runpy.run_path(str(SCRIPT))["PROGRAMS"])
-
-
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory, request):
+def outcomes(backend, names, cache):
     """By program, what each of two ranks tells of it, from two processes that run them all."""
-    wanted = [item.callspec.params["name"] for item in request.session.items if item.module is request.module]
-    env = {**os.environ, "COMPILE_API_CACHE": str(tmp_path_factory.mktemp("cache"))}
-    run = subprocess.run([sys.executable, str(SCRIPT), *wanted], env=env, capture_output=True, text=True, check=False)
+    env = {**os.environ, "COMPILE_API_CACHE": str(cache)}
+    run = subprocess.run(
+        [sys.executable, str(SCRIPT), backend, *names], env=env, capture_output=True, text=True, check=False
+    )
     lines = defaultdict(list)
     for line in run.stdout.splitlines():
         name, difference, said = line.split("\t")
         lines[name].append((float(difference), said))
-    return lines, run.stderr
+    assert set(lines) == set(names), run.stderr[-3000:]
+    return lines
 
 
-@pytest.mark.parametrize("name", names())
-def test_each_rank_learns_what_it_learns_in_eager(outcomes, name):
-    lines, errors = outcomes
-    assert len(lines[name]) == 2, errors[-3000:]
-    assert all(difference < ROUNDING[name] and not said for difference, said in lines[name]), lines[name]
+def check(told):
+    for name, of_ranks in told.items():
+        assert len(of_ranks) == 2, name
+        assert all(difference < ROUNDING[name] and not said for difference, said in of_ranks), (name, of_ranks)
+
+
+@pytest.mark.parametrize("wrapped", ["replicas", "shards", ("columns", "collectives")])
+def test_each_rank_learns_what_it_learns_in_eager(wrapped, tmp_path):
+    names = [name for name in runpy.run_path(str(SCRIPT))["PROGRAMS"] if name.startswith(wrapped)]
+    check(outcomes("aot_eager", names, tmp_path))
+
+
+def test_each_rank_learns_the_same_with_the_default_backend(tmp_path):
+    check(outcomes("inductor", ONE_OF_EACH, tmp_path))

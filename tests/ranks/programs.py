@@ -1,7 +1,7 @@
 """What programs of several ranks do with a model: each wraps and trains it, compiled or not, and tells what came of it.
 
-Run as a script with names of programs, it starts two ranks over gloo, runs each program in eager and compiled, and rank
-by rank prints a line: the program, the largest difference, and what was warned of.
+Run as a script with a backend and names of programs, it starts two ranks over gloo, runs each program in eager and
+compiled, and rank by rank prints a line: the program, the largest difference, and what was warned of.
 """
 
 import datetime
@@ -64,7 +64,7 @@ def as_it_is(function):
 def in_place(*modules, compile):
     if compile is not as_it_is:
         for module in modules:
-            compile_api.compile_in_place(module)
+            compile_api.compile_in_place(module, **compile.keywords)
 
 
 def loss_of(model, tokens):
@@ -311,23 +311,23 @@ def run(name, rank, compile):
     return PROGRAMS[name](rank, compile)
 
 
-def compared(name, rank):
+def compared(name, rank, backend):
     wanted = run(name, rank, as_it_is)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        seen = run(name, rank, compile_api.compile)
+        seen = run(name, rank, partial(compile_api.compile, backend=backend))
     said = sorted({str(w.message) for w in caught if issubclass(w.category, compile_api.CaptureWarning)})
     assert len(seen) == len(wanted)
     return max((a.double() - b.double()).abs().max().item() for a, b in zip(seen, wanted)), said
 
 
-def one_rank(rank, names, port):
+def one_rank(rank, backend, names, port):
     torch.set_num_threads(1)
     where = f"tcp://127.0.0.1:{port}"
     limit = datetime.timedelta(seconds=120)
     dist.init_process_group("gloo", init_method=where, rank=rank, world_size=RANKS, timeout=limit)
     for name in names:
-        difference, said = compared(name, rank)
+        difference, said = compared(name, rank, backend)
         sys.stdout.write(f"{name}\t{difference}\t{' '.join(said)}\n")
         sys.stdout.flush()
         dist.barrier()
@@ -338,4 +338,5 @@ if __name__ == "__main__":
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    torch.multiprocessing.spawn(partial(one_rank, names=sys.argv[1:], port=port), nprocs=RANKS)
+    _, backend, *names = sys.argv
+    torch.multiprocessing.spawn(partial(one_rank, backend=backend, names=names, port=port), nprocs=RANKS)
