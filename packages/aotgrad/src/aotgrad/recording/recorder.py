@@ -309,7 +309,8 @@ class Recorder(TorchDispatchMode):
             own = self._of_fakes(func, args, kwargs)
         if not isinstance(result, (tuple, list)):
             return self._in_order_of(own, found[0], result)
-        return type(result)(map(self._in_order_of, own, found, result))
+        make = getattr(type(result), "_make", type(result))  # a named tuple has `_make`
+        return make(map(self._in_order_of, own, found, result))
 
     def _in_order_of(self, own: object, found: object, result: Any) -> Any:
         """The result, which lies like `found`, in the order of the operator's own."""

@@ -70,7 +70,8 @@ def laid_out_by_elements(
     if not operands:
         return result
     laid = [_laid_out(each, operands, kind) if _has_single(each) else each for each in several]
-    return type(result)(laid) if isinstance(result, (tuple, list)) else laid[0]
+    make = getattr(type(result), "_make", type(result))  # a named tuple has `_make`
+    return make(laid) if isinstance(result, (tuple, list)) else laid[0]
 
 
 def _has_single(result: object) -> bool:
