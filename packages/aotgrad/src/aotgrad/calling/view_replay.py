@@ -74,7 +74,7 @@ class Outputs:
         source = self._source
         for place, step in enumerate(steps):
             if isinstance(step, Base):
-                base, steps = self._base(step.number, base, steps[:place]), steps[place + 1 :]
+                base, steps = self._named_base(step.number, base, steps[:place]), steps[place + 1 :]
                 return self._path(base, steps) if steps else base
         made = next((place for place, step in enumerate(steps) if isinstance(step, Unfollowed)), len(steps))
         if made < len(steps) - 1:  # gradients were switched on again behind it
@@ -99,7 +99,7 @@ class Outputs:
                 expression, inside = _step(self._source, expression, step, base), True
         return expression.join(mode) if inside else expression
 
-    def _base(self, number: int, base: str, steps: Sequence[object]) -> str:
+    def _named_base(self, number: int, base: str, steps: Sequence[object]) -> str:
         """The name of a tensor that several outputs have for their base; made where the first asks for it."""
         if number not in self._bases:
             expression = self._path(base, steps)

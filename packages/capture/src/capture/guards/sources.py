@@ -398,7 +398,7 @@ class MadeSource(Derived):
 
 
 class SubclassSource(CallSource):
-    """Whether a class is another one's subclass, which a program may say later by ``register``."""
+    """The answer of ``issubclass``, which a program may change by ``register``."""
 
     def __init__(self, cls: type, of: type) -> None:
         super().__init__(functools.partial(issubclass, cls, of), f"issubclass({cls.__qualname__}, {of.__qualname__})")

@@ -174,7 +174,7 @@ class DataWriter:
             return self.at_a_path(*self._on_paths[id(obj)])
         raise NotStored(f"no name leads to {_words(obj)}")
 
-    def at_a_path(self, obj: Any, source: Source) -> Data:
+    def at_a_path(self, obj: object, source: Source) -> Data:
         """An object without a name: the one on the path on which a guard finds it, told by its content."""
         place = self.path(source)
         if isinstance(obj, (CodeType, FunctionType)):

@@ -253,6 +253,9 @@ class LazyValue(Value):
     def python_type(self) -> type:
         return type(self.obj)
 
+    def truth(self, ctx: Tracer) -> bool:
+        return self.realized(ctx).truth(ctx)
+
 
 def derives(cls: type, base: type) -> bool:
     """The answer of ``issubclass`` where no metaclass has another opinion."""

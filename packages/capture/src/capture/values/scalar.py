@@ -19,7 +19,7 @@ from capture.values.base import Tracer, Value
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 
-Formula = tuple[Any, ...] | None
+Formula = tuple[object, ...] | None
 """How a number follows from one that was passed in, as data that another process reads: a function with the formulas of
 its operands, a constant, or None for the number itself."""
 
@@ -130,8 +130,8 @@ def is_decided_alike(cls: type, formula: Formula, answer: bool, number: object) 
     return type(number) is cls and bool(_followed(formula, number)) is answer
 
 
-def _followed(formula: Formula, number: object) -> Any:
-    if formula is None:
+def _followed(formula: object, number: object) -> object:
+    if not isinstance(formula, tuple):
         return number
     kind, first, *operands = formula
     return first if kind == "constant" else first(*(_followed(each, number) for each in operands))

@@ -208,6 +208,7 @@ def ask_for_length(ctx: Tracer, iterable: Value) -> None:
         if method is None or isinstance(method, BuiltinValue):
             continue
         said = ctx.attempt(method, TypeError)
+        said = None if said is None else realize(ctx, said)
         if isinstance(said, ConstantValue) and said.value is NotImplemented:
             continue
         if said is not None:

@@ -23,7 +23,7 @@ from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.recording.operations import undecided
 from capture.signals import let_through
-from capture.values.base import Tracer, Value, derives, type_name
+from capture.values.base import Tracer, Value, derives, realize, type_name
 from capture.values.classes import ClassValue
 from capture.values.constant import NOT_IMPLEMENTED, ConstantValue, boolean
 from capture.values.container_object import ContainerObject, leave_subclass, storage_class
@@ -313,7 +313,7 @@ def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Va
     if not isinstance(receiver, UserObject):
         own = _may_have_methods(receiver) and is_programs(receiver.python_type(), name)
         method = special(ctx, receiver, name) if own else None
-        return None if method is None else ctx.call(method, operands)
+        return None if method is None else realize(ctx, ctx.call(method, operands))
     members: dict[str, object] = {known: getattr(receiver.cls, known) for known in ("__eq__", "__ne__")}
     # Those of ``object`` say nothing that ``_special_methods`` does not; ``__ne__`` of ``object`` turns ``__eq__``
     # round.
@@ -327,7 +327,7 @@ def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Va
         return None
     if isinstance(receiver, ContainerObject) and name not in members:
         _insist_on_the_same_kind(ctx, receiver, name, operands)
-    return ctx.call(method, operands)
+    return realize(ctx, ctx.call(method, operands))
 
 
 _REPEATS = frozenset({"__mul__", "__rmul__", "__imul__"})
