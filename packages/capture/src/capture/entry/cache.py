@@ -163,7 +163,7 @@ class CodeState:
     left_idle: int = 0  # calls that CPython ran because no tensor was within their reach
     decided: Verdict | None = None  # by a call that ended in a warning that is an error
     loops_let_go: list[frozenset[int]] = field(default_factory=list)
-    key: str | None = None  # under which a store was asked before the evaluation that is under way
+    key: str | None = None  # of a store, for the evaluation that is under way
 
     def add(self, version: Version) -> None:
         self.versions.append(version)

@@ -283,7 +283,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     known = state.fitting(inputs)
     if known is not None:  # another thread was faster; or this one was interrupted before the engine had it
         return _engine.SKIP_ONCE if known in _engine.entries(code) else known
-    if due is None and (stored := _taken_up(config, inputs, state, location)) is not None:
+    if (stored := _taken_up(config, inputs, state, due, location)) is not None:
         return stored
     allowance = config.idleness.allowance(inputs)
     if due is None and (sentence := state.why(inputs)) is not None:
@@ -324,9 +324,14 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
 _ONCE = "run by CPython once: its own effects change what it relies on, as another process found"
 
 
-def _taken_up(config: Config, inputs: Inputs, state: CodeState, location: Location) -> Verdict | None:
-    """The version that another process captured for such a call; None where there is none."""
-    if config.storing is None or state.reaches(config.recompile_limit):
+def _taken_up(
+    config: Config, inputs: Inputs, state: CodeState, due: Version | None, location: Location
+) -> Verdict | None:
+    """The version that another process captured for such a call; None where there is none, or one is due here."""
+    if config.storing is None:
+        return None
+    config.storing.note_key(inputs, state)
+    if due is not None or state.reaches(config.recompile_limit):
         return None
     found = config.storing.take_up(inputs, state, location)
     if found is None:

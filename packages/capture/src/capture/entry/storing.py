@@ -70,6 +70,14 @@ class Storing:
     def _tell(self, location: Location, outcome: str, explanation: str = "") -> None:
         self._asked().log.add(StoreRecord(location, outcome, explanation))
 
+    def note_key(self, inputs: Inputs, state: CodeState) -> None:
+        """Notes the key as it is before an evaluation, in which torch may register more kernels."""
+        state.key = None
+        try:
+            state.key = self._key(inputs.function)
+        except Exception as error:  # noqa: BLE001 - whoever asks for the key, or keeps a version, meets it again
+            let_through(error)
+
     # -- taking up ---------------------------------------------------------------------------------------------------
 
     def take_up(self, inputs: Inputs, state: CodeState, location: Location) -> tuple[Taken, _engine.Guards] | None:
@@ -77,21 +85,20 @@ class Storing:
         if state.versions and program_settings().recompiling_is_an_error:
             return None
         try:
-            state.key = None
-            state.key = self._key(inputs.function)
-            found = self.store.find(state.key)
+            key = state.key or self._key(inputs.function)
+            found = self.store.find(key)
         except Exception as error:  # noqa: BLE001 - whatever it is, evaluation goes on as without a store
             self._refused(error, location)
             return None
         # Of this moment: objects are compared as they are when the version is taken up.
         contents = Contents()
-        for data in self._in_order(state.key, found):
+        for data in self._in_order(key, found):
             try:
                 taken = self._tried(data, inputs, state, contents)
             except Exception as error:  # noqa: BLE001 - whatever it is, evaluation goes on as without a store
                 self._refused(error, location)
                 continue
-            state_of_process.PROCESS.taken_up[state.key] = hash(data)
+            state_of_process.PROCESS.taken_up[key] = hash(data)
             self._tell(location, "taken up")
             return taken
         return None
@@ -138,7 +145,7 @@ class Storing:
     ) -> None:
         """Gives a version to the store, if it has a stored form and its guards hold still.
 
-        By the key from before it was evaluated, as others will ask: what torch registers on the way is in no key.
+        Under the key from before it was evaluated, by which others will ask.
         """
         try:
             data = self._written(inputs, made)

@@ -100,6 +100,8 @@ def _ask(ctx: World, question: Any, obj: object, candidate: Any) -> Value:
 def _rely_on_registrations(ctx: World, cls: type, candidate: object, answer: bool) -> None:
     """Relies on the answer where programs may register a class as another one's: each call asks again."""
     if isinstance(candidate, ABCMeta) and not (trusted(cls) and trusted(candidate)):
+        if issubclass(cls, candidate) is not answer:
+            ctx.stop(Kind.CLASS, f"an object of `{cls.__qualname__}` says that it is of another class")
         ctx.guard(SubclassSource(cls, candidate), GuardKind.EQUALS, answer)
 
 
