@@ -168,12 +168,14 @@ def test_the_function_is_told_how_exact_statistics_are(norm, dtype):
 
 _FUNCTIONAL = "it writes to an argument, and aotgrad records the form that writes to none"
 _OF_WRITES = "it stands for a write, which programs that are captured have; its layout is told wrong of sizes that vary"
+_OF_MEMORY = "aotgrad makes the memory that the result keeps a value, and the result a view of it"
 _OF_ANOTHER_TYPE = "its results lie as they are told; torch 2.11 and 2.12 err about their dtype"
 IN_ONE_TABLE = {
     "aten._native_batch_norm_legit.default": _FUNCTIONAL,
     "aten.rrelu_with_noise.default": _FUNCTIONAL,
     "aten.zero.default": _OF_WRITES,
-    "aten.slice_scatter.default": _OF_WRITES,
+    "aten.diagonal_scatter.default": _OF_MEMORY,
+    "aten.select_scatter.default": _OF_MEMORY,
     "aten._scaled_dot_product_flash_attention_for_cpu.default": _OF_ANOTHER_TYPE,
     "aten._unique2.default": _OF_ANOTHER_TYPE,
     "aten.bincount.default": _OF_ANOTHER_TYPE,

@@ -89,10 +89,11 @@ def _resized(
     """Images of another size, of which eager refuses those without elements, before and after; an empty batch it takes.
 
     Torch's rules in Python, which fakes of sizes that vary follow, refuse none.  To ask here is to have other images
-    captured anew.
+    captured anew.  Data-dependent sizes are left to the kernel that runs.
     """
     resized = function(input, *args, **options)
-    if any(size == 0 for image in (input, resized) for size in image.shape[1:]):
+    sizes = (size for image in (input, resized) for size in image.shape[1:])
+    if any(size == 0 for size in sizes if isinstance(size, int) or size.node.has_hint()):
         raise RuntimeError("images without elements")
     return resized
 
