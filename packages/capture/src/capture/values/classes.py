@@ -68,7 +68,7 @@ class ClassValue(Value):
         for name in ("__bool__", "__len__"):
             # Asked of the metaclass, as it is the class of the class.
             owner, said = _static_lookup(type(self.cls), name)
-            if said is not None and not trusted(owner):
+            if name in vars(owner) and (said is None or not trusted(owner)):
                 ctx.stop(Kind.CLASS, f"`{name}` of its metaclass says whether {self.describe()} is true")
             if said is not None:
                 return bool(self.cls)

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
+from typing import NoReturn
 
 from capture._engine import Outside, Region
 from capture.bytecode.versions import PY313
@@ -102,8 +103,15 @@ def special(ctx: Tracer, value: Value, name: str) -> Value | None:
     for owner in cls.__mro__:
         if name in vars(owner):
             found = vars(owner)[name]
-            return None if found is None else bind(ctx, found, owner, name, value)
+            if found is None:
+                stop_at_blocked(ctx, value, name)
+            return bind(ctx, found, owner, name, value)
     return None
+
+
+def stop_at_blocked(ctx: Tracer, value: Value, name: str) -> NoReturn:
+    """Leaves to CPython what asks for a special method that a class blocks by None: each operation has its words."""
+    ctx.stop(Kind.SPECIAL_METHOD, f"`{name}` of {value.describe()} is None, which says that there is none")
 
 
 def bind(ctx: Tracer, member: object, owner: type, name: str, receiver: Value, path: Source | None = None) -> Value:

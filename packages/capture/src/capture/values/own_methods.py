@@ -106,9 +106,9 @@ def _is_programs(cls: type, name: str) -> bool:
             member = held[name]
             if isinstance(member, FunctionType):
                 return not trusted(member)
-            # Instances do not ask what a class is subscripted by.
-            is_other = member is not None and name != "__class_getitem__" and not isinstance(member, _OF_C)
-            return is_other and not trusted(owner)
+            # Instances do not ask what a class is subscripted by; None blocks, and for a hash it is in C, too.
+            is_other = name != ("__hash__" if member is None else "__class_getitem__")
+            return is_other and not isinstance(member, _OF_C) and not trusted(owner)
     return False
 
 

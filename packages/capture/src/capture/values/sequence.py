@@ -151,7 +151,7 @@ def field_names(cls: type) -> tuple[str, ...]:
 
 TUPLE_PROTOCOL = (
     *("__iter__", "__len__", "__getitem__", "__contains__", "__add__", "__mul__", "__rmul__", "__hash__"),
-    *("__radd__", "__iadd__", "__imul__"),
+    *("__radd__", "__iadd__", "__imul__", "__reversed__"),
     *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__bool__"),
 )
 

@@ -6,6 +6,7 @@ Reading follows Python's order: data descriptors of the type, the instance's ``_
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from capture.values.base import (
 )
 from capture.values.classes import is_made_by_code, is_set_by_code, written_member
 from capture.values.constant import NONE, ConstantValue
-from capture.values.descriptors import bind, member_of, put
+from capture.values.descriptors import bind, member_of, put, stop_at_blocked
 from capture.values.instance_dict import InstanceDict
 from capture.values.slots import has_code_for, is_read_first, takes_assignments
 
@@ -317,8 +318,10 @@ class UserObject(Value):
         """A special method, looked up on the type as Python does."""
         ctx.rely_on_member(self.cls, name)
         owner, member = lookup(self.cls, name)
-        if member is _MISSING or member is None:
+        if member is _MISSING:
             return None
+        if member is None:
+            stop_at_blocked(ctx, self, name)
         return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
 
     def answer(self, ctx: Tracer, name: str, wanted: type, *args: Value) -> Value | None:
@@ -332,7 +335,7 @@ class UserObject(Value):
         said = realize(ctx, ctx.call(method, args))
         fits = said.python_type() is wanted
         if fits and name == "__len__" and isinstance(said, ConstantValue):
-            fits = said.value >= 0
+            fits = 0 <= said.value <= sys.maxsize
         if not fits:
             ctx.stop(Kind.SPECIAL_METHOD, f"`{name}` of {self.describe()} gives {said.describe()}")
         return said

@@ -11,7 +11,7 @@ import torch
 
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.values.base import Tracer, Value, held_by, realize, type_name
-from capture.values.constant import ConstantValue, is_none
+from capture.values.constant import NONE, ConstantValue, is_none
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
@@ -175,7 +175,8 @@ def _object_item(name: str) -> Callable[..., Value]:
         method = owner.special(ctx, name)
         if method is None:
             ctx.throw(TypeError, f"'{type_name(owner.cls)}' object {_ITEM_ERRORS[name]}")
-        return ctx.call(method, operands)
+        said = ctx.call(method, operands)
+        return said if name == "__getitem__" else NONE  # what a method says of an assignment nobody is told
 
     return through_method
 

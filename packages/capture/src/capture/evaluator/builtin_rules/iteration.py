@@ -223,7 +223,7 @@ def _reversed_object(ctx: World, value: UserObject) -> Value:
     if method is not None:
         return ctx.call(method, [])
     item = value.special(ctx, "__getitem__")
-    if item is None or hasattr(value.cls, "__reversed__"):  # where that is None
+    if item is None:
         ctx.throw(TypeError, f"'{type_name(value.cls)}' object is not reversible")
     # The length is asked for once, here; later changes of it are not seen, as in C.
     return ReverseObjectIterator(value, item, index_of(ctx, length(ctx, value)) - 1)
