@@ -23,6 +23,7 @@ HERE = pathlib.Path(__file__).parent / "stored"
 sys.path.insert(0, str(HERE))
 
 from mutations import AROUND, CHANGES, IMPORTS, KEPT, TEXTS  # noqa: E402 - the folder is known now
+from worker import Texts  # noqa: E402
 
 
 class Worker:
@@ -380,3 +381,39 @@ def test_a_store_that_fails_costs_nothing_but_time(x):
 @pytest.fixture
 def x():
     return torch.arange(3.0)
+
+
+class InMemory:
+    """A store that notes the keys it is given."""
+
+    def __init__(self):
+        self.settings, self.keys = "first", []
+
+    def find(self, key):
+        return []
+
+    def keep(self, key, data):
+        self.keys.append(key)
+
+
+class Spared(Texts):
+    spares_single_runs = True
+
+
+class Table:
+    rows = None
+
+
+def fills(x, table):
+    if table.rows is None:
+        table.rows = 3
+    return x * 2
+
+
+@pytest.mark.parametrize("then", ["first", "second"])
+def test_a_second_evaluation_of_a_call_is_kept_under_the_settings_of_its_own_time(then):
+    store = InMemory()
+    compiled = capture.optimize(Spared(), store=store)(fills)
+    for store.settings in ("first", then):
+        compiled(torch.ones(3), Table())
+    assert [each == store.keys[0] for each in store.keys] == [True, then == "first"]
