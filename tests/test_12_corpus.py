@@ -1,6 +1,7 @@
 """Real architectures captured: those written for the corpus, and a few of libraries.  ``nox -s corpus`` runs all."""
 
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 
@@ -56,7 +57,16 @@ def test_of_libraries(name, mode):
         pytest.skip(f"{package} is not installed")
     outcome = run(CASES[name], mode)
     assert outcome.is_right, str(outcome)
-    assert outcome.is_whole, str(outcome)
+    breaks = (name, mode) == ("hf/Wav2Vec2", "training") and draws_whether_layers_run()
+    assert outcome.is_whole is not breaks, str(outcome)
+
+
+def draws_whether_layers_run():
+    """Transformers up to 5.17 at least draws a number for each layer and branches on it, though none is ever left out;
+    5.24 asks first."""
+    from transformers.models.wav2vec2.modeling_wav2vec2 import Wav2Vec2Encoder
+
+    return "layerdrop > 0" not in inspect.getsource(Wav2Vec2Encoder.forward)
 
 
 @pytest.mark.filterwarnings("ignore")  # the library's own

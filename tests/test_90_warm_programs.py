@@ -217,6 +217,22 @@ class Table:
 def f(x):
     return x * 2 if isinstance(Table(), collections.abc.Mapping) else x * 3
 """
+WITHOUT_A_DEVICE = """
+import os
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # torch raises, if it is built for one
+
+
+def is_recorded():
+    try:
+        return torch.cuda.is_current_stream_capturing()
+    except RuntimeError:
+        return False
+
+
+def f(x):
+    return x * 2 if is_recorded() else x * 3
+"""
 TWICE = """
 
 def reset(): pass
@@ -233,7 +249,7 @@ print(*(record.outcome for record in compile_api.report(call).kept if record.out
 """
 
 
-@pytest.mark.parametrize("program", [SCHEDULED, MARKED, RECURRENT, MAPPED, ASKING])
+@pytest.mark.parametrize("program", [SCHEDULED, MARKED, RECURRENT, MAPPED, ASKING, WITHOUT_A_DEVICE])
 def test_what_programs_do_around_tensors_is_taken_up(tmp_path, program):
     text = "import torch, compile_api\n" + TWICE.format(program=program)
     (stored,) = told(tmp_path, text)

@@ -145,7 +145,8 @@ _OTHERS = frozenset((
 _MADE_OF_OTHERS = {"isinf": _Kind.MAGNITUDES, "isfinite": _Kind.MAGNITUDES_AND_ALL, "ldexp": _Kind.POWERS}
 """Operators by elements that go over their operands several times."""
 _OF_FLOATS = (_Kind.MAGNITUDES, _Kind.MAGNITUDES_AND_ALL)
-_WITHOUT_A_TAG = frozenset(("floor_divide", "rsub", "polar", "complex", "hardswish", "huber_loss"))
+_WITHOUT_A_TAG = frozenset(("floor_divide", "rsub", "polar", "complex", "hardswish", "huber_loss", "leaky_relu"))
+"""Operators by elements that torch does not mark as such; the last one torch 2.11 alone does not."""
 _TURNED = frozenset(("threshold_backward", "rsub"))
 _OF_NUMBERS = frozenset(("lerp", "pow"))
 """Operators of which kernels take numbers as they are."""

@@ -75,16 +75,17 @@ def _rely_on_state(ctx: World, function: Callable[..., object], *operands: objec
 
 @cache
 def _raised_by(function: Callable[..., object]) -> Callable[[], str]:
-    """A function that names the error of one that reads state; it gives an empty text where that has an answer."""
+    """A function that names the error of one that reads state: of a named one, which another process finds too."""
+    return partial(error_of, function)
 
-    def raised() -> str:
-        try:
-            function()
-        except Exception as error:  # noqa: BLE001 - as above
-            return f"{type(error).__name__}: {error}"
-        return ""
 
-    return raised
+def error_of(function: Callable[..., object]) -> str:
+    """The error that a function raises, as text; an empty text where it has an answer."""
+    try:
+        function()
+    except Exception as error:  # noqa: BLE001 - where there is no device, say
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 # Grad mode, inference mode, autocast, the default device and dtype, and whether algorithms are to be deterministic are
