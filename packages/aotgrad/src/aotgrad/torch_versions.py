@@ -213,6 +213,16 @@ INSIDES = Insides(
             essential=True,
         ),
         Inside("torch._C._functorch.maybe_current_level", "which says whether `vmap` runs", _NOTHING, essential=True),
+        *(
+            Inside(f"torch._C._functorch.{name}", why, "results under `vmap` may be views where eager's are none")
+            for name, why in (
+                ("is_batchedtensor", "which knows what `vmap` hands over"),
+                ("get_unwrapped", "which takes the tensor out of it"),
+                ("maybe_get_bdim", "which says along which dimension there are several"),
+                ("maybe_get_level", "which says of which `vmap` it is"),
+                ("_add_batch_dim", "which makes such a tensor"),
+            )
+        ),
         Inside("torch.ops.aten._grouped_mm", "whose fake refuses types", "graphs with such products run eagerly"),
         Inside("torch._C._is_any_autocast_enabled", "which says whether a caller casts", _NOTHING, essential=True),
         Inside("torch._C._DisableAutocast", "which keeps autocast out of second gradients and of writes", _AGAIN),

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from aotgrad.tensors.symbols import SYM_TYPES
+from aotgrad.tensors.symbols import is_same
 
 
 def plainly(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -27,13 +27,6 @@ def plainly(func: Any, *args: Any, **kwargs: Any) -> Any:
 def _view(spread: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     new = result.dim() - spread.dim()
     sizes = [1] * new + list(spread.shape)
-    if not all(map(_is_same, sizes, result.shape)):
+    if not all(map(is_same, sizes, result.shape)):
         return result
     return spread[(None,) * new + (...,)]
-
-
-def _is_same(one: object, other: object) -> bool:
-    """True for equal sizes, without asking for the values of symbols, which would make a guard of the answer."""
-    if isinstance(one, SYM_TYPES) and isinstance(other, SYM_TYPES):
-        return bool(one.node.expr == other.node.expr)
-    return type(one) is type(other) and bool(one == other)

@@ -30,6 +30,7 @@ from aotgrad.pre_autograd.mismatched_operands import refuse_misfits
 from aotgrad.pre_autograd.new_layouts import NEW_LAYOUT, NewLayouts
 from aotgrad.pre_autograd.outs import Args, Named
 from aotgrad.pre_autograd.overlapping_writes import refuse_overlaps, refuse_shared_operands
+from aotgrad.pre_autograd.own_results import as_operators_give, own
 from aotgrad.pre_autograd.product_gradients import product
 from aotgrad.pre_autograd.written_to_out import written_as_they_lie
 from aotgrad.recording.custom_ops import call_functional, parted, writing_overload
@@ -141,8 +142,7 @@ class EarlyRules(TorchFunctionMode):
             with self._keeping_layout(func, args, {}):  # a rule sees to what it does in place, or leaves it
                 result = rule(*args, **kwargs)
             if result is not NotImplemented:
-                self._note_views(result)
-                return result
+                return self._made(func, args, kwargs, result)
         if func is torch.autograd.grad:
             refuse_gradients_from_outside(self._arrived, *args[:2])
         # The mode is off within its own handler; what backward calls, such as hooks, is to be met here, too.
@@ -157,13 +157,16 @@ class EarlyRules(TorchFunctionMode):
         with self._keeping_layout(func, args, kwargs):
             result = func(*args, **kwargs)
         _count_writes_to_list(func, args)
-        self._note_views(result)
-        return result
+        return self._made(func, args, kwargs, result)
 
-    def _note_views(self, result: object) -> None:
+    def _made(self, func: Rule, args: Args, kwargs: Named, result: object) -> object:
+        """The result, of which the views that are made by the program are noted."""
+        if self._by_rules and func not in _NO_OPERATORS:
+            result = as_operators_give(func, args, kwargs, result)
         for view in result if isinstance(result, (list, tuple)) else (result,):
             if isinstance(view, torch.Tensor) and view._is_view() and not view.is_inference():
                 self._versions.setdefault(id(view), (view, int(version_of(view))))
+        return result
 
     def _keeping_layout(
         self, func: object, args: Sequence[object], kwargs: Mapping[str, object]
@@ -431,13 +434,15 @@ def interpolate(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 @early(torch.max_pool1d, nnf.max_pool1d)
 def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """Matches the kernel for CPUs without gradients, which takes fewer dtypes than what is traced in its place, and
-    returns contiguous results."""
+    returns contiguous results that are no views."""
     if input.device.type == "cpu" and not input.dtype.is_floating_point:
         raise FailsOnFakes(f"max_pool1d of {input.dtype}", "run it eagerly: the result or the error is its own")
     pooled = nnf.max_pool1d(input, *args, **kwargs)
     if input.device.type != "cpu" or (torch.is_grad_enabled() and input.requires_grad):
         return pooled
-    return pooled.contiguous() if isinstance(pooled, torch.Tensor) and has_known_layout(pooled) else pooled
+    if not isinstance(pooled, torch.Tensor):
+        return pooled
+    return own(pooled.contiguous() if has_known_layout(pooled) else pooled)
 
 
 @early(nnf.one_hot)

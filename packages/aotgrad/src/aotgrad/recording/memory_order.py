@@ -15,7 +15,7 @@ from aotgrad.errors import Unsupported
 from aotgrad.recording.element_order import laid_out_by_elements
 from aotgrad.recording.indexed_order import laid_out_as_picked
 from aotgrad.recording.viewed_order import laid_out_as_viewed
-from aotgrad.tensors.symbols import SYM_TYPES
+from aotgrad.tensors.symbols import SYM_TYPES, is_same
 from aotgrad.torch_versions import FakeTensorMode, OpOverload, aten, pytree, schema_of
 
 
@@ -77,7 +77,7 @@ def has_gaps(tensor: torch.Tensor) -> bool:
         return False
     dense: Any = 1
     for stride, size in sorted(dims, key=lambda dim: (_now(dim[0]), _now(dim[1]))):
-        if not _is_same(stride, dense):
+        if not is_same(stride, dense):
             return True
         dense = stride * size
     return False
@@ -443,12 +443,6 @@ def order_of(wanted: object, found: torch.Tensor) -> list[int] | None:
 
 def _now(number: Any) -> Any:
     return number.node.hint if isinstance(number, SYM_TYPES) else number
-
-
-def _is_same(one: object, other: object) -> bool:
-    if isinstance(one, torch.SymInt) and isinstance(other, torch.SymInt):
-        return bool(one.node.expr == other.node.expr)
-    return type(one) is type(other) and bool(one == other)
 
 
 def has_known_layout(tensor: torch.Tensor) -> bool:

@@ -209,6 +209,13 @@ def is_size(node: fx.Node) -> bool:
     return bool(node.meta.get("size")) or isinstance(node.meta.get("val"), SYM_TYPES)
 
 
+def is_same(one: object, other: object) -> bool:
+    """True for equal sizes, without asking for the values of symbols, which would make a guard of the answer."""
+    if isinstance(one, SYM_TYPES) and isinstance(other, SYM_TYPES):
+        return bool(one.node.expr == other.node.expr)
+    return type(one) is type(other) and bool(one == other)
+
+
 def may_divide_by_zero(node: fx.Node) -> bool:
     """True for a division by a number that may be 0, for all that is known of its symbols."""
     if node.target not in (operator.truediv, operator.floordiv, operator.mod):

@@ -280,6 +280,8 @@ def _made_unfollowed(view: torch.Tensor) -> tuple[Unfollowed, ...]:
 
 
 _OF_FUNCTIONS = (CreationMeta.IN_CUSTOM_FUNCTION, CreationMeta.MULTI_OUTPUT_NODE)
+_MADE_BY_VIEWS = (torch.ops.aten.empty_permuted.default,)
+"""Operators whose kernels end in a view, of which torch's own functions know nothing."""
 _ALIAS, _DETACH = Step(torch.ops.aten.alias.default), Step(torch.ops.aten.detach.default)
 
 
@@ -474,7 +476,7 @@ class _Outputs:
 
     def _is_made_by_a_view(self, value: torch.Tensor, node: fx.Node) -> bool:
         known = not self.training and not value.is_inference()
-        return known and base_of(value) is None and root_of(node) is not node
+        return known and base_of(value) is None and (root_of(node) is not node or node.target in _MADE_BY_VIEWS)
 
     def _is_made(self, value: torch.Tensor) -> bool:
         """True for a tensor made by an operator that is no view: it is not to change with what becomes of a view of

@@ -231,14 +231,18 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> object:
-    """``max_pool2d`` over an image of one line."""
+    """``max_pool2d`` over an image of one line; the kernel for CPUs without gradients gives no view."""
     if not (return_indices or input.is_floating_point()):  # which the function refuses, and `max_pool2d` takes
         return NotImplemented
     window, step = (1, *spread(kernel_size, 1)), (1, *spread(stride or kernel_size, 1))
     beside, gap = (0, *spread(padding, 1)), (1, *spread(dilation, 1))
     pool: Any = nnf.max_pool2d  # annotated for other arguments than it takes
     pooled = pool(input.unsqueeze(-2), window, step, beside, gap, ceil_mode, return_indices)
-    return tuple(image.squeeze(-2) for image in pooled) if return_indices else pooled.squeeze(-2)
+    if return_indices:
+        return tuple(image.squeeze(-2) for image in pooled)
+    line = pooled.squeeze(-2)
+    is_view = input.device.type != "cpu" or (torch.is_grad_enabled() and input.requires_grad)
+    return line if is_view else _of_its_own(line, line.shape)
 
 
 @_for_dynamic_numbers(nnf.max_pool2d)
