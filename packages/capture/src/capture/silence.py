@@ -46,6 +46,11 @@ def raised() -> AbstractContextManager[None]:
     return _each_warning("error")
 
 
+def raised_if_due() -> AbstractContextManager[None]:
+    """A context in which warnings are exceptions, and what torch gives once counts as given then."""
+    return _each_warning("error", counts=True)
+
+
 def records_warnings(log: list[object]) -> bool:
     """True if this is the list of ``warnings.catch_warnings(record=True)``: each warning is added to it as it comes."""
     shows = getattr(warnings, "_showwarnmsg_impl", None)
@@ -53,7 +58,7 @@ def records_warnings(log: list[object]) -> bool:
 
 
 @contextlib.contextmanager
-def _each_warning(action: str) -> Iterator[None]:
+def _each_warning(action: str, *, counts: bool = False) -> Iterator[None]:
     """A context in which a filter of ours comes first, on this thread.
 
     It is put into the list that is there, which other threads may change meanwhile.  ``warnings.catch_warnings`` would
@@ -63,11 +68,13 @@ def _each_warning(action: str) -> Iterator[None]:
     pattern.match = type  # says yes to any text
     ours = action, pattern, Warning, None, 0
     filters.insert(0, ours)  # type: ignore[attr-defined]
-    state.PROCESS.once_only.lift()  # else what torch warns of once would count as given
+    if not counts:
+        state.PROCESS.once_only.lift()  # else what torch warns of once would count as given
     try:
         yield
     finally:
-        state.PROCESS.once_only.put_back()
+        if not counts:
+            state.PROCESS.once_only.put_back()
         # Another thread may have a copy in force, and put this list back later.
         for each in (filters,) if warnings.filters is filters else (filters, warnings.filters):
             with contextlib.suppress(ValueError):

@@ -428,6 +428,13 @@ def throw_as(ctx: Tracer, function: Callable[..., object], *args: object) -> NoR
     ctx.throw(refused[0], *refused[1])
 
 
+def refuse(ctx: Tracer, value: Value, text: str, *names: str) -> NoReturn:
+    """Raises a TypeError of a value whose class has none of these special methods; to another CPython has an answer."""
+    if any(held_by(value.python_type(), name) is not None for name in names):
+        ctx.stop(Kind.SPECIAL_METHOD, f"{value.describe()} is asked for its `{names[0]}`")
+    ctx.throw(TypeError, text)
+
+
 def callable_type(value: Value) -> bool:
     """The answer of ``callable``, by the class."""
     return held_by(value.python_type(), "__call__") is not None

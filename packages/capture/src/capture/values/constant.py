@@ -7,7 +7,7 @@ from typing import Any
 
 from capture.guards.sources import ConstSource, Source
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, held_by, module_name, own_attribute, type_name
+from capture.values.base import Tracer, Value, held_by, module_name, own_attribute, refuse, type_name
 from capture.values.own_methods import own_method
 from capture.values.set_orders import UNKNOWN, rely_on_order
 
@@ -33,6 +33,8 @@ class ConstantValue(Value):
     def truth(self, ctx: Tracer) -> bool:
         if (method := own_method(self.value, "__bool__", "__len__")) is not None:
             ctx.stop(Kind.SPECIAL_METHOD, f"`{method}` of the program's own says whether {self.describe()} is true")
+        if self.value is NotImplemented:
+            ctx.stop(Kind.WARNING, "the truth of `NotImplemented` is asked for, of which Python warns at every call")
         return bool(self.value)
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
@@ -53,7 +55,8 @@ class ConstantValue(Value):
         self.rely_on_order(ctx)
         if isinstance(self.value, (str, bytes, range, frozenset)):
             return [ctx.literal(item) for item in self.value]
-        return ctx.throw(TypeError, f"'{type_name(type(self.value))}' object is not iterable")
+        text = f"'{type_name(type(self.value))}' object is not iterable"
+        return refuse(ctx, self, text, "__iter__", "__getitem__")  # members of flags are
 
     def rely_on_order(self, ctx: Tracer) -> None:
         """Notes that the order of a frozenset decides: one of the code's, or made here, is as CPython made it."""

@@ -14,6 +14,7 @@ from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SetValue
+from capture.values.slots import has_code_for
 from capture.values.user_object import UserObject
 
 STORAGE: tuple[type, ...] = (collections.OrderedDict, collections.defaultdict, dict, collections.deque, list, set)
@@ -58,3 +59,10 @@ def leave_subclass(ctx: Tracer, *contents: Value) -> None:
     for value in contents:
         if value.whole is not None and value.python_type() not in (list, dict):  # these two give themselves
             ctx.stop(Kind.CONTAINER, f"{value.whole.describe()} makes another of its class")
+
+
+def leave_own_walk(ctx: Tracer, *mappings: DictValue) -> None:
+    """Breaks the graph where a dict is copied whose class has an ``__iter__`` of its own: C asks its ``keys`` then."""
+    for value in mappings:
+        if value.whole is not None and has_code_for(value.whole.python_type(), "__iter__"):
+            ctx.stop(Kind.CONTAINER, f"{value.whole.describe()} is copied as its own methods show it")

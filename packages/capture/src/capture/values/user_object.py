@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
@@ -34,7 +35,7 @@ from capture.values.instance_dict import InstanceDict
 from capture.values.slots import has_code_for, is_read_first, takes_assignments
 
 _MISSING = object()
-_PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
+_PROXIES = (weakref.ProxyType, weakref.CallableProxyType, types.GenericAlias)
 
 
 class UserObject(Value):
@@ -81,7 +82,7 @@ class UserObject(Value):
         if has_code_for(self.cls, "__getattribute__"):
             getter = self.special(ctx, "__getattribute__")
             return ctx.call(NONE if getter is None else getter, [ConstantValue(name)])
-        # A weak proxy's type is not the type of what it shows, so that nothing found on it would be right.
+        # The type of a weak proxy, or of `list[int]`, is not that of what it shows: what is found on it may be wrong.
         if issubclass(self.cls, _PROXIES):
             ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()}, which stands for another object, is read")
         return self.plain_attribute(ctx, name)
@@ -359,8 +360,8 @@ class UserObject(Value):
 def _no_place(cls: type, name: str, member: object) -> str:
     """CPython's error where an object has no ``__dict__`` to keep an attribute in."""
     if member is not _MISSING:
-        return f"'{cls.__name__}' object attribute '{name}' is read-only"
-    return f"'{cls.__name__}' object has no attribute '{name}'{NO_DICT}"
+        return f"'{type_name(cls)}' object attribute '{name}' is read-only"
+    return f"'{type_name(cls)}' object has no attribute '{name}'{NO_DICT}"
 
 
 def is_kept_in_c(cls: type, name: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from capture.errors import SkipFrame
+from capture.evaluator.builtin_rules.notices import warn_as_torch_does
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.guards.kinds import GuardKind
@@ -135,6 +136,8 @@ def backward_of_several(
     if is_none(inputs):
         ctx.graph.mark_last(torch.autograd.grad, "all_leaves")
     _accumulate(ctx, leaves, found.elements(ctx), taken, create_graph=create_graph.truth(ctx))
+    if create_graph.truth(ctx):
+        warn_as_torch_does(ctx, lambda leaf: leaf.clone().backward(create_graph=True, inputs=[leaf]))
     return NONE
 
 

@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 import torch
 
 from capture.evaluator.builtin_rules.registry import fold, rule
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, held_by, realize, type_name
+from capture.values.classes import is_made_by_code
 from capture.values.constant import NONE, ConstantValue, is_none
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
@@ -174,7 +176,10 @@ def _object_item(name: str) -> Callable[..., Value]:
     def through_method(ctx: Tracer, owner: UserObject, *operands: Value) -> Value:
         method = owner.special(ctx, name)
         if method is None:
-            ctx.throw(TypeError, f"'{type_name(owner.cls)}' object {_ITEM_ERRORS[name]}")
+            if not is_made_by_code(owner.cls):  # C has other words for what is a sequence of some kind
+                ctx.stop(Kind.INDEX, f"{owner.describe()} is asked for its `{name}`")
+            like = "deletion of positions" if name == "__delitem__" and has_index(operands[0]) else name
+            ctx.throw(TypeError, f"'{type_name(owner.cls)}' object {_ITEM_ERRORS[like]}")
         said = ctx.call(method, operands)
         return said if name == "__getitem__" else NONE  # what a method says of an assignment nobody is told
 
@@ -185,6 +190,7 @@ _ITEM_ERRORS = {
     "__getitem__": "is not subscriptable",
     "__setitem__": "does not support item assignment",
     "__delitem__": "does not support item deletion",
+    "deletion of positions": "doesn't support item deletion",
 }
 rule(operator.getitem, kinds=(UserObject, None))(_object_item("__getitem__"))
 rule(operator.setitem, kinds=(UserObject, None, None))(_object_item("__setitem__"))

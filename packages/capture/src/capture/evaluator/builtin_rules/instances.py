@@ -18,7 +18,7 @@ from capture.evaluator.builtin_rules.making import initialised_by_code, is_initi
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, callable_type, derives, held_by, module_name
+from capture.values.base import Tracer, Value, callable_type, derives, held_by, module_name, throw_as
 from capture.values.classes import ClassValue, SuperValue
 from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, is_none
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
@@ -61,6 +61,10 @@ def make_super(ctx: Tracer, cls: Value, receiver: Value) -> Value:
 
 @rule(MethodType, kinds=(None, None))
 def make_method(ctx: Tracer, function: Value, receiver: Value) -> Value:
+    if not callable_type(function):
+        throw_as(ctx, MethodType, None, 0)
+    if is_none(receiver):
+        throw_as(ctx, MethodType, len, None)
     return BoundMethod(receiver, function)
 
 

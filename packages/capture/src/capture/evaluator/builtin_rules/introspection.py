@@ -10,7 +10,7 @@ from typing import Any
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Value, held_by
+from capture.values.base import Value, held_by, throw_as
 from capture.values.classes import PythonModuleValue
 from capture.values.constant import ConstantValue
 from capture.values.function import FunctionValue
@@ -33,6 +33,8 @@ def variables(ctx: World, *operands: Value) -> Value:
     """``vars()``; without an argument the variables of the function."""
     if not operands:
         return local_variables(ctx)
+    if len(operands) > 1:
+        throw_as(ctx, vars, 0, 0)
     if isinstance(operands[0], (FunctionValue, PartialValue, PythonModuleValue)):
         return operands[0].attribute(ctx, "__dict__")
     if not isinstance(operands[0], UserObject):

@@ -23,8 +23,10 @@ from capture.evaluator.builtin_rules.indexing import has_index, index_of
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, callable_type, realize, throw_as, type_name
+from capture.values.base import Tracer, Value, callable_type, held_by, is_iterable, realize, refuse, throw_as, type_name
+from capture.values.classes import ClassValue
 from capture.values.constant import NONE, ConstantValue, boolean, is_none
+from capture.values.descriptors import special
 from capture.values.iterating import CallableIterator, ChainIterator, UserIterator, iterate
 from capture.values.iterator import (
     CountIterator,
@@ -47,6 +49,7 @@ from capture.values.iterator import (
 from capture.values.mapping import DictValue, DictView
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, OutsideList, SequenceValue, SetValue, TupleValue
+from capture.values.slots import has_code_for
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
@@ -103,7 +106,9 @@ def length(ctx: Tracer, value: Value) -> Value:
         folded = fold(ctx, len, [value], {})
         assert folded is not None
         return folded
-    return ctx.throw(TypeError, f"object of type '{type_name(value.python_type())}' has no len()")
+    if isinstance(value, ClassValue) and (method := special(ctx, value, "__len__")) is not None:
+        return ctx.call(method, [])  # of an enumeration
+    return refuse(ctx, value, f"object of type '{type_name(value.python_type())}' has no len()", "__len__")
 
 
 def _tensor_length(ctx: Tracer, value: TensorValue) -> Value:
@@ -225,6 +230,8 @@ def _reversed_object(ctx: World, value: UserObject) -> Value:
     item = value.special(ctx, "__getitem__")
     if item is None:
         ctx.throw(TypeError, f"'{type_name(value.cls)}' object is not reversible")
+    if not has_code_for(value.cls, "__getitem__"):  # C knows whether it is indexed like a sequence
+        ctx.stop(Kind.ITERATION, f"{value.describe()} is iterated backwards")
     # The length is asked for once, here; later changes of it are not seen, as in C.
     return ReverseObjectIterator(value, item, index_of(ctx, length(ctx, value)) - 1)
 
@@ -241,7 +248,15 @@ def chain_from_iterable(ctx: Tracer, iterables: Value) -> Value:
 
 @rule(itertools.count)
 def make_count(ctx: Tracer, start: Value | None = None, step: Value | None = None) -> Value:
+    if not all(number is None or _may_count(number) for number in (start, step)):
+        throw_as(ctx, itertools.count, "")
     return CountIterator(start or ConstantValue(0), step or ConstantValue(1))
+
+
+def _may_count(value: Value) -> bool:
+    """True for what C takes for a number (``PyNumber_Check``)."""
+    cls = value.python_type()
+    return cls is complex or any(held_by(cls, name) is not None for name in ("__index__", "__int__", "__float__"))
 
 
 @rule(itertools.repeat, kinds=(None,))
@@ -266,9 +281,12 @@ def make_islice(
 @rule(itertools.product)
 def make_product(ctx: Tracer, *iterables: Value, repeat: Value | None = None) -> Value:
     # As in Python, all is read before the first row is made.
+    times = 1 if repeat is None else index_of(ctx, repeat)
+    if times < 0:
+        throw_as(ctx, functools.partial(itertools.product, repeat=-1))
     pools = [iterate(ctx, item).rest(ctx) for item in iterables]
     # ``repeat`` lists the same pools again.
-    return RowIterator(itertools.product, pools * (1 if repeat is None else index_of(ctx, repeat)), [])
+    return RowIterator(itertools.product, pools * times, [])
 
 
 def _rows(cls: Any) -> Any:
@@ -450,6 +468,8 @@ def _of_one_order(ctx: Tracer, iterable: Value) -> list[Value] | None:
 
 @rule(functools.reduce, kinds=(None, None))
 def reduce(ctx: Tracer, function: Value, iterable: Value, initial: Value | None = None) -> Value:
+    if not is_iterable(iterable):
+        throw_as(ctx, functools.reduce, operator.add, None)
     iterator = iterate(ctx, iterable)
     result = initial if initial is not None else iterator.step(ctx)
     if result is None:

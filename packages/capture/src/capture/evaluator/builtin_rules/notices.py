@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
+import torch
+
 from capture.errors import Location
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.informing import filter_for
 from capture.program_settings import program_settings
 from capture.reasons import Kind
-from capture.silence import raised, silenced
+from capture.silence import looking, raised, raised_if_due, silenced
+from capture.torch_versions import DisableTorchDispatch
 from capture.values.base import Value, realize
 from capture.values.classes import ClassValue
 from capture.values.constant import NONE, ConstantValue
@@ -70,6 +73,24 @@ class Notice:
         return decides is not None and decides.action == "error"
 
 
+@dataclass(slots=True)
+class NoticeOfTorch(Notice):
+    """A warning that torch gives once in a process, unless it is told to warn always."""
+
+    by_torch: Callable[[], object] = lambda: None
+    was_given: bool = False
+
+    def __call__(self) -> None:
+        if self.was_given and not torch.is_warn_always_enabled():
+            return
+        self.was_given = True
+        try:
+            with raised_if_due():
+                self.by_torch()
+        except Warning:
+            Notice.__call__(self)
+
+
 @rule(warnings.warn)
 def warn_of_what_is_deprecated(
     ctx: World, message: Value, category: Value = NONE, stacklevel: Value = NONE, *rest: Value, **more: Value
@@ -103,6 +124,20 @@ def noticed(ctx: World, make: Callable[[], object]) -> Any:
         _give(ctx, Notice(str(warning), type(warning), ctx.frames[-1].location()))
     with silenced():
         return make()
+
+
+def warn_as_torch_does(ctx: World, function: Callable[[torch.Tensor], object]) -> None:
+    """Has the written code give the warning of torch's own C++ that a function of a leaf gives, if it is still due."""
+
+    def with_a_leaf() -> None:
+        with DisableTorchDispatch(), looking(), torch.enable_grad():
+            function(torch.ones((), device="cpu", requires_grad=True))
+
+    try:
+        with raised():
+            with_a_leaf()
+    except Warning as warning:
+        _give(ctx, NoticeOfTorch(str(warning), type(warning), calling_place(ctx), by_torch=with_a_leaf))
 
 
 def _is_deprecation(kind: object) -> TypeGuard[type[Warning]]:

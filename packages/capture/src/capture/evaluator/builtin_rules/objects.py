@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from capture.evaluator.builtin_rules.notices import warn_as_torch_does
 from capture.evaluator.builtin_rules.registry import constant_of, fold, pure, rule
 from capture.evaluator.world import World
 from capture.guards.kinds import GuardKind
@@ -178,7 +179,7 @@ def identity(ctx: Tracer, value: Value) -> Value:
 def _as_name(ctx: Tracer, name: ConstantValue) -> str:
     """The name of an attribute that is written, or looked for by code: that keeps, or is given, the very object."""
     if not isinstance(name.value, str):
-        ctx.throw(TypeError, f"attribute name must be string, not '{type(name.value).__name__}'")
+        ctx.throw(TypeError, f"attribute name must be string, not '{type_name(type(name.value))}'")
     if type(name.value) is not str:
         ctx.stop(Kind.ATTRIBUTE, f"an attribute is named by a `{type(name.value).__name__}`", "name it by a `str`")
     return name.value
@@ -361,7 +362,9 @@ def tensor_to_int(ctx: Tracer, value: TensorValue) -> Value:
 
 
 @rule(float, kinds=(TensorValue,))
-def tensor_to_float(ctx: Tracer, value: TensorValue) -> Value:
+def tensor_to_float(ctx: World, value: TensorValue) -> Value:
+    if value.fake.requires_grad:
+        warn_as_torch_does(ctx, float)
     return ctx.call_builtin(float, [ctx.call_builtin(torch.Tensor.item, [value], {})], {})
 
 

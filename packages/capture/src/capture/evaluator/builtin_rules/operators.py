@@ -26,7 +26,7 @@ from capture.signals import let_through
 from capture.values.base import Tracer, Value, derives, realize, type_name
 from capture.values.classes import ClassValue
 from capture.values.constant import NOT_IMPLEMENTED, ConstantValue, boolean
-from capture.values.container_object import ContainerObject, leave_subclass, storage_class
+from capture.values.container_object import ContainerObject, leave_own_walk, leave_subclass, storage_class
 from capture.values.descriptors import special
 from capture.values.mapping import DictValue, DictView
 from capture.values.own_methods import is_programs
@@ -479,6 +479,7 @@ def merge(ctx: Tracer, left: DictValue, right: DictValue) -> Value:
     if left.cls is not right.cls:
         return ctx.stop(Kind.BUILTIN, "`|` of mappings of two classes")
     leave_subclass(ctx, left, right)
+    leave_own_walk(ctx, left, right)
     merged = DictValue(cls=left.cls)
     merged.default_factory = left.default_factory
     # Of equal keys the left one stays, with the value of the right one.

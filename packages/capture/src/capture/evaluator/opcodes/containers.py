@@ -19,7 +19,6 @@ from capture.reasons import Kind
 from capture.values.base import Tracer, Value, is_iterable, realize, type_name
 from capture.values.classes import ClassValue
 from capture.values.constant import NONE, ConstantValue, boolean
-from capture.values.container_object import ContainerObject
 from capture.values.iterating import iterate
 from capture.values.mapping import DictValue, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
@@ -130,7 +129,7 @@ def dict_merge(ctx: World, frame: Frame, inst: Instruction) -> None:
 
 def _require_mapping(ctx: Tracer, value: Value) -> None:
     """Breaks the graph unless ``**`` takes it: it takes no pairs, as ``dict()`` does."""
-    if not isinstance(value, (DictValue, ContainerObject)) and not hasattr(value.python_type(), "keys"):
+    if not isinstance(value, DictValue) and not hasattr(value.python_type(), "keys"):
         _leave_type_error(ctx)
 
 

@@ -8,7 +8,7 @@ from capture.evaluator.frame import Frame
 from capture.evaluator.opcodes.registry import opcode
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, derives, realize
 from capture.values.classes import ClassValue
 from capture.values.constant import NONE, boolean, is_none
 from capture.values.exception import ExceptionValue
@@ -37,7 +37,9 @@ def raise_varargs(ctx: World, frame: Frame, inst: Instruction) -> None:
 
 
 def _instance(ctx: Tracer, raised: Value) -> Value:
-    return ctx.call(raised, []) if isinstance(raised, ClassValue) else raised
+    """The exception itself; a class that is none of exceptions is not called for one."""
+    called = isinstance(raised, ClassValue) and derives(raised.cls, BaseException)
+    return ctx.call(raised, []) if called else raised
 
 
 def _reraise_current(ctx: World, frame: Frame) -> None:
