@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 from capture.errors import UserRaised
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize, type_name
+from capture.values.base import Tracer, Value, is_iterable, realize, type_name
 from capture.values.constant import ConstantValue, is_none
 from capture.values.iterator import DequeIterator, DictIterator, IteratorValue, RangeIterator, SequenceIterator
 from capture.values.mapping import DictValue, DictView
 from capture.values.sequence import ListValue
+from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
 
@@ -126,6 +127,12 @@ def next_or_none(ctx: Tracer, owner: UserObject) -> Value | None:
     if method is None:
         ctx.throw(TypeError, f"'{type_name(owner.cls)}' object is not an iterator")
     return ctx.attempt(method, StopIteration)
+
+
+def has_items(ctx: Tracer, value: Value) -> bool:
+    """True if ``iter()`` takes it; a tensor without dimensions it refuses."""
+    value = realize(ctx, value)
+    return is_iterable(value) and not (isinstance(value, TensorValue) and not value.fake.dim())
 
 
 def iterate(ctx: Tracer, value: Value) -> IteratorValue:

@@ -19,15 +19,14 @@ from capture.evaluator.builtin_rules.indexing import index_of
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, callable_type, derives, is_iterable, realize, throw_as
+from capture.values.base import Tracer, Value, callable_type, derives, realize, throw_as
 from capture.values.constant import NONE, ConstantValue, is_none
 from capture.values.container_object import ContainerObject, contents_of, leave_own_walk, leave_subclass
 from capture.values.function import BuiltinValue
-from capture.values.iterating import iterate
+from capture.values.iterating import has_items, iterate
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue, require_plain_tuple
-from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
 _CONTAINERS = (SequenceValue, DictValue, SetValue)
@@ -315,7 +314,7 @@ def _pairs(ctx: Tracer, items: IteratorValue) -> Iterator[tuple[Value, Value]]:
     """The entries of an iterable of pairs, with Python's refusals of what is no pair."""
     position = 0
     while (item := items.step(ctx)) is not None:
-        if not is_iterable(item) or (isinstance(item, TensorValue) and not item.fake.dim()):
+        if not has_items(ctx, item):
             ctx.throw(TypeError, f"cannot convert dictionary update sequence element #{position} to a sequence")
         pair = iterate(ctx, item).rest(ctx)
         if len(pair) != 2:
@@ -424,7 +423,7 @@ def new_tuple(ctx: Tracer, cls: Value, iterable: Value) -> Value:
 @rule(str.join, kinds=(ConstantValue, None))
 def join(ctx: Tracer, separator: ConstantValue, items: Value) -> Value:
     # Each is looked at, and so guarded: the text is a constant of the graph's version.
-    if not is_iterable(items):
+    if not has_items(ctx, items):
         throw_as(ctx, "".join, None)
     parts = [constant_of(ctx, item) for item in iterate(ctx, items).rest(ctx)]
     try:

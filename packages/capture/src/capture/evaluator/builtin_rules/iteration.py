@@ -23,11 +23,11 @@ from capture.evaluator.builtin_rules.indexing import has_index, index_of
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, callable_type, held_by, is_iterable, realize, refuse, throw_as, type_name
+from capture.values.base import Tracer, Value, callable_type, held_by, realize, refuse, throw_as, type_name
 from capture.values.classes import ClassValue
 from capture.values.constant import NONE, ConstantValue, boolean, is_none
 from capture.values.descriptors import special
-from capture.values.iterating import CallableIterator, ChainIterator, UserIterator, iterate
+from capture.values.iterating import CallableIterator, ChainIterator, UserIterator, has_items, iterate
 from capture.values.iterator import (
     CountIterator,
     DequeIterator,
@@ -468,7 +468,7 @@ def _of_one_order(ctx: Tracer, iterable: Value) -> list[Value] | None:
 
 @rule(functools.reduce, kinds=(None, None))
 def reduce(ctx: Tracer, function: Value, iterable: Value, initial: Value | None = None) -> Value:
-    if not is_iterable(iterable):
+    if not has_items(ctx, iterable):
         throw_as(ctx, functools.reduce, operator.add, None)
     iterator = iterate(ctx, iterable)
     result = initial if initial is not None else iterator.step(ctx)
