@@ -26,7 +26,7 @@ def assert_same(expected, actual):
         assert actual.dtype == expected.dtype
         assert actual.shape == expected.shape
         assert actual.requires_grad == expected.requires_grad
-        assert torch.equal(actual.detach(), expected.detach())
+        torch.testing.assert_close(actual.detach(), expected.detach(), rtol=0, atol=0, equal_nan=True)
     elif isinstance(expected, (list, tuple)):
         assert len(actual) == len(expected)
         for one, other in zip(expected, actual, strict=True):
