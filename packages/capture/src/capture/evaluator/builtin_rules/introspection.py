@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
+from types import GenericAlias
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
@@ -37,7 +38,7 @@ def variables(ctx: World, *operands: Value) -> Value:
         throw_as(ctx, vars, 0, 0)
     if isinstance(operands[0], (FunctionValue, PartialValue, PythonModuleValue)):
         return operands[0].attribute(ctx, "__dict__")
-    if not isinstance(operands[0], UserObject):
+    if not isinstance(operands[0], UserObject) or issubclass(operands[0].cls, GenericAlias):
         ctx.stop(Kind.ATTRIBUTE, f"`vars()` of {operands[0].describe()}")
     if not operands[0].cls.__dictoffset__ and held_by(operands[0].cls, "__dict__") is None:
         ctx.throw(TypeError, "vars() argument must have __dict__ attribute")
