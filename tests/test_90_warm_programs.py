@@ -233,6 +233,12 @@ def is_recorded():
 def f(x):
     return x * 2 if is_recorded() else x * 3
 """
+PENALISED = """
+def f(x):
+    leaf = x.detach().requires_grad_()
+    leaf.sin().sum().backward(create_graph=True)  # of which torch warns
+    return leaf.grad.detach() * 2
+"""
 TWICE = """
 
 def reset(): pass
@@ -249,7 +255,7 @@ print(*(record.outcome for record in compile_api.report(call).kept if record.out
 """
 
 
-@pytest.mark.parametrize("program", [SCHEDULED, MARKED, RECURRENT, MAPPED, ASKING, WITHOUT_A_DEVICE])
+@pytest.mark.parametrize("program", [SCHEDULED, MARKED, RECURRENT, MAPPED, ASKING, WITHOUT_A_DEVICE, PENALISED])
 def test_what_programs_do_around_tensors_is_taken_up(tmp_path, program):
     text = "import torch, compile_api\n" + TWICE.format(program=program)
     (stored,) = told(tmp_path, text)

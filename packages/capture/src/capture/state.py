@@ -87,6 +87,8 @@ class State:
     kept: list[object] = field(default_factory=list)
     """The functions in those three: an identity is unique only among the living."""
 
+    warned_as_torch_does: set[str] = field(default_factory=set)
+    """What written code has warned of, or found that torch had."""
     places_that_warned: dict[str | tuple[str, type[Warning], int], int] = field(default_factory=dict)
     """The registry of places that warned, as Python keeps one for each module: ours, for all of them."""
     once_only: OnceOnly = field(default_factory=OnceOnly)

@@ -88,7 +88,8 @@ def put(ctx: Tracer, member: Member, receiver: Value, value: Value | None) -> No
         ctx.throw(AttributeError, name)
     if not is_of_c(kind, name, slot):
         method = special(ctx, ctx.wrap(member.obj, member.held), name)
-        ctx.call(NONE if method is None else method, [receiver] if value is None else [receiver, value])
+        assert method is not None  # one that is blocked has stopped the graph
+        ctx.call(method, [receiver] if value is None else [receiver, value])
     elif slot in (_SET_PROPERTY, _DELETE_PROPERTY):
         put_property(ctx, member, receiver, value)
     else:

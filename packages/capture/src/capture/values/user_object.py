@@ -29,7 +29,7 @@ from capture.values.base import (
     type_name,
 )
 from capture.values.classes import is_made_by_code, is_set_by_code, written_member
-from capture.values.constant import NONE, ConstantValue
+from capture.values.constant import ConstantValue
 from capture.values.descriptors import bind, member_of, put, stop_at_blocked
 from capture.values.instance_dict import InstanceDict
 from capture.values.slots import has_code_for, is_read_first, takes_assignments
@@ -81,7 +81,8 @@ class UserObject(Value):
         # Its own ``__getattribute__`` runs first, and may call ``object``'s (``plain_attribute``).
         if has_code_for(self.cls, "__getattribute__"):
             getter = self.special(ctx, "__getattribute__")
-            return ctx.call(NONE if getter is None else getter, [ConstantValue(name)])
+            assert getter is not None  # one that is blocked has stopped the graph
+            return ctx.call(getter, [ConstantValue(name)])
         # The type of a weak proxy, or of `list[int]`, is not that of what it shows: what is found on it may be wrong.
         if issubclass(self.cls, _PROXIES):
             ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()}, which stands for another object, is read")

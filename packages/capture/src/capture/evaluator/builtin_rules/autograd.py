@@ -137,7 +137,7 @@ def backward_of_several(
         ctx.graph.mark_last(torch.autograd.grad, "all_leaves")
     _accumulate(ctx, leaves, found.elements(ctx), taken, create_graph=create_graph.truth(ctx))
     if create_graph.truth(ctx):
-        warn_as_torch_does(ctx, lambda leaf: leaf.clone().backward(create_graph=True, inputs=[leaf]))
+        warn_as_torch_does(ctx, "create_graph")
     return NONE
 
 

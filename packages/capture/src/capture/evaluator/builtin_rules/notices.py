@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeGuard
 
 import torch
 
+from capture import state
 from capture.errors import Location
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
@@ -73,24 +74,6 @@ class Notice:
         return decides is not None and decides.action == "error"
 
 
-@dataclass(slots=True)
-class NoticeOfTorch(Notice):
-    """A warning that torch gives once in a process, unless it is told to warn always."""
-
-    by_torch: Callable[[], object] = lambda: None
-    was_given: bool = False
-
-    def __call__(self) -> None:
-        if self.was_given and not torch.is_warn_always_enabled():
-            return
-        self.was_given = True
-        try:
-            with raised_if_due():
-                self.by_torch()
-        except Warning:
-            Notice.__call__(self)
-
-
 @rule(warnings.warn)
 def warn_of_what_is_deprecated(
     ctx: World, message: Value, category: Value = NONE, stacklevel: Value = NONE, *rest: Value, **more: Value
@@ -126,18 +109,41 @@ def noticed(ctx: World, make: Callable[[], object]) -> Any:
         return make()
 
 
-def warn_as_torch_does(ctx: World, function: Callable[[torch.Tensor], object]) -> None:
-    """Has the written code give the warning of torch's own C++ that a function of a leaf gives, if it is still due."""
+_WARNING: Mapping[str, Callable[[torch.Tensor], object]] = {
+    "float": float,
+    "create_graph": lambda leaf: leaf.clone().backward(create_graph=True, inputs=[leaf]),
+}
+"""What torch warns of from C++, as a function of a leaf."""
 
-    def with_a_leaf() -> None:
-        with DisableTorchDispatch(), looking(), torch.enable_grad():
-            function(torch.ones((), device="cpu", requires_grad=True))
 
+def warn_as_torch_does(ctx: World, what: str) -> None:
+    """Has the written code give a warning that torch gives from C++, as often as torch does."""
     try:
         with raised():
-            with_a_leaf()
+            _with_a_leaf(what)
     except Warning as warning:
-        _give(ctx, NoticeOfTorch(str(warning), type(warning), calling_place(ctx), by_torch=with_a_leaf))
+        where = calling_place(ctx)
+        if Notice(str(warning), type(warning), where).would_raise():
+            ctx.stop(Kind.WARNING, f"a warning is an error: {warning}")
+        ctx.effects.calls.append((tell_as_torch_does, tuple(map(ConstantValue, (what, where.filename, where.line)))))
+
+
+def tell_as_torch_does(what: str, filename: str, line: int) -> None:
+    """Gives the warning at a line of the program; torch counts it as given, and gives it once unless told otherwise."""
+    given = state.PROCESS.warned_as_torch_does
+    if what in given and not torch.is_warn_always_enabled():
+        return
+    given.add(what)
+    try:
+        with raised_if_due():
+            _with_a_leaf(what)
+    except Warning as warning:
+        warnings.warn_explicit(warning, type(warning), filename, line, registry=state.PROCESS.places_that_warned)
+
+
+def _with_a_leaf(what: str) -> None:
+    with DisableTorchDispatch(), looking(), torch.enable_grad():
+        _WARNING[what](torch.ones((), device="cpu", requires_grad=True))
 
 
 def _is_deprecation(kind: object) -> TypeGuard[type[Warning]]:

@@ -364,7 +364,7 @@ def tensor_to_int(ctx: Tracer, value: TensorValue) -> Value:
 @rule(float, kinds=(TensorValue,))
 def tensor_to_float(ctx: World, value: TensorValue) -> Value:
     if value.fake.requires_grad:
-        warn_as_torch_does(ctx, float)
+        warn_as_torch_does(ctx, "float")
     return ctx.call_builtin(float, [ctx.call_builtin(torch.Tensor.item, [value], {})], {})
 
 
