@@ -87,6 +87,19 @@ def test_what_is_blocked_is_not_absent(name):
             assert outcome(compiled, torch.ones(2)) == outcome(ask, held), type(held).__name__
 
 
+class Short(type):
+    def __len__(cls):
+        return cls.length
+
+
+class OfLength(metaclass=Short):
+    length = 3
+
+
+class OfNone(metaclass=Short):
+    length = None
+
+
 class Shade(enum.IntEnum):
     DARK = 1
     __bool__ = None
@@ -111,8 +124,17 @@ class Endless:
         lambda x: (x * 2, operator.setitem(Ignoring(), 0, 1), operator.delitem(Ignoring(), 0))[1:],
         lambda x: (x * 2, len(Endless(2**70)))[1],
         lambda x: (x * 2, bool(Endless(-1)))[1],
+        lambda x: (x * 2, len(OfLength))[1],
+        lambda x: (x * 2, len(OfNone))[1],
     ],
-    ids=["a member of an enumeration", "what assignments answer", "a length beyond all", "a negative length"],
+    ids=[
+        "a member of an enumeration",
+        "what assignments answer",
+        "a length beyond all",
+        "a negative length",
+        "a class",
+        "a class of none",
+    ],
 )
 def test_answers_that_nobody_may_have(ask):
     assert compared(capture.optimize("eager")(ask)) == compared(ask)

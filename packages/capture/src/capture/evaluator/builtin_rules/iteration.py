@@ -12,6 +12,7 @@ import functools
 import itertools
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -107,7 +108,9 @@ def length(ctx: Tracer, value: Value) -> Value:
         assert folded is not None
         return folded
     if isinstance(value, ClassValue) and (method := special(ctx, value, "__len__")) is not None:
-        return ctx.call(method, [])  # of an enumeration
+        said = realize(ctx, ctx.call(method, []))  # of an enumeration
+        if isinstance(said, ConstantValue) and type(said.value) is int and 0 <= said.value <= sys.maxsize:
+            return said
     return refuse(ctx, value, f"object of type '{type_name(value.python_type())}' has no len()", "__len__")
 
 
